@@ -88,6 +88,7 @@ pub struct Admission {
     bytes: Budget,
     answers: Budget,
     large_bodies: PrioritySemaphore,
+    large_answers: PrioritySemaphore,
     metrics: Metrics,
 }
 
@@ -192,6 +193,9 @@ const LARGE_BODIES: PermitLimits = PermitLimits {
     bytes: u64::MAX,
 };
 
+/// One tenant builds two pages of stored results at a time, and all tenants four. Each page has some megabytes of vectors.
+const LARGE_ANSWERS: PermitLimits = LARGE_BODIES;
+
 impl Admission {
     /// Creates an admission that has admitted nothing.
     pub fn new(budgets: Budgets, metrics: Metrics, clock: &Arc<dyn Clock>) -> Self {
@@ -209,6 +213,7 @@ impl Admission {
                 clock,
             ),
             large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
+            large_answers: PrioritySemaphore::new(LARGE_ANSWERS, Duration::MAX, Arc::clone(clock)),
             metrics,
         }
     }
@@ -280,6 +285,12 @@ impl Admission {
     /// Waits until a large body of a tenant may be parsed. Drop the permit afterwards.
     pub async fn large_body(&self, tenant: &Arc<str>) -> DecodePermit {
         let line = &self.large_bodies;
+        line.acquire(Priority::Interactive, tenant, 0).await
+    }
+
+    /// Waits until a page of stored results of a tenant may be loaded and written. Drop the permit afterwards.
+    pub async fn large_answer(&self, tenant: &Arc<str>) -> DecodePermit {
+        let line = &self.large_answers;
         line.acquire(Priority::Interactive, tenant, 0).await
     }
 
@@ -382,7 +393,10 @@ impl Drop for ImageReservation {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use facescan_clock::SystemClock;
+    use futures::poll;
 
     use super::*;
 
@@ -446,6 +460,19 @@ mod tests {
         admission.try_enter(&"other".into()).unwrap();
         drop(held);
         admission.try_enter(&tenant()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_tenant_builds_two_large_answers_at_a_time() {
+        let admission = admission();
+        let first = admission.large_answer(&tenant()).await;
+        let _second = admission.large_answer(&tenant()).await;
+        let tenant = tenant();
+        let mut third = pin!(admission.large_answer(&tenant));
+        assert!(poll!(third.as_mut()).is_pending());
+        let _other = admission.large_answer(&"other".into()).await;
+        drop(first);
+        assert!(poll!(third).is_ready());
     }
 
     #[test]

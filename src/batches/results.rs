@@ -1,9 +1,13 @@
 //! The results of a batch: its items, each with the answer of its operation.
+//!
+//! [`Batches::items`] loads the rows of a page, which [`StoredItems::into_page`] converts to answers. That and writing them
+//! is CPU work, which belongs on a thread of its own.
+
+mod answer;
+mod files;
 
 use std::collections::HashMap;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan_inference::pool::Stage;
 use facescan_store::{
     Batch, CachedScan, CollectionKey, Item, ItemFilter, ItemPage, ItemState, JsonText,
 };
@@ -12,6 +16,14 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use self::{
+    answer::{ResultAnswer, StoredItems},
+    files::FilesResult,
+};
+use self::{
+    answer::{StoredResult, with_values_of_json},
+    files::file_hashes,
+};
 use super::{
     Batches,
     error::BatchError,
@@ -20,18 +32,11 @@ use super::{
 };
 use crate::{
     config::EmbeddingFormat,
-    pipeline::{
-        answer::ScanResult,
-        embed_image::ImageEmbeddingResult,
-        error::PipelineError,
-        scan::Scan,
-        stored::{hash_from_hex, to_value},
-    },
-    recognition::collections::candidates::StoredSearch,
+    recognition::collections::candidates::{FoundCandidates, StoredSearch},
 };
 
-/// The largest number of bytes of images on one page. A page with more ends early.
-const MAX_PAGE_BYTES: usize = 64 << 20;
+/// A page ends before its results, or after its images, have more than about so many bytes. Each is counted alone.
+pub const MAX_PAGE_BYTES: u64 = 16 << 20;
 
 /// How the results of a batch are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub struct ResultFormat {
 }
 
 /// One item of a batch.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = BatchItem)]
 pub struct ItemAnswer {
     /// The index in the batch, from 0.
@@ -61,8 +66,12 @@ pub struct ItemAnswer {
     /// Whether the result was stored before, or was made for an equal image of the batch.
     pub cached: bool,
     /// The result, as the operation's own answer has it. Absent if there is none, or if it was erased.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<Value>,
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "with_values_of_json"
+    )]
+    #[schema(value_type = Option<Value>)]
+    pub result: Option<ResultAnswer>,
     /// The reason of an error. A queued item has the reason why its last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ItemErrorAnswer>,
@@ -84,7 +93,7 @@ pub struct ItemErrorAnswer {
 }
 
 /// One page of items.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ItemsPage {
     /// The items, in order.
     pub items: Vec<ItemAnswer>,
@@ -93,7 +102,7 @@ pub struct ItemsPage {
 }
 
 impl Batches {
-    /// Returns one page of the items of a batch.
+    /// Loads one page of the items of a batch. It can end early by the bytes of its results or of its images.
     ///
     /// # Errors
     /// An error of the object store or of the database.
@@ -103,51 +112,40 @@ impl Batches {
         state: Option<ItemState>,
         page: ItemPage,
         format: ResultFormat,
-    ) -> Result<ItemsPage, BatchError> {
+    ) -> Result<StoredItems, BatchError> {
         let filter = ItemFilter { state };
-        let items = self.store.list_items(batch.id, filter, page).await?;
-        let is_full = items.len() == page.limit as usize;
+        let mut list = self.store.list_items(batch.id, filter, page).await?;
         let plan = self.stored_plan(batch)?;
-        let mut scans = self.scans_of(batch, &items).await?;
-        let mut searches = self.searches_of((batch, &plan), &items).await?;
-        let mut answers = Vec::with_capacity(items.len());
-        let mut bytes = 0;
-        let mut next = None;
-        for item in items {
-            let position = item.position;
-            let result = match (item.result.scan_id, &item.result.result) {
-                (Some(id), _) => scans
-                    .remove(&id)
-                    .and_then(|found| scan_result(found, &plan, format)),
-                (None, Some(_)) if matches!(plan, BatchPlan::Search(_)) => {
-                    searches.remove(&position).map(ItemResultJson::Stored)
+        let scans = self.scans_of(batch, &list.items).await?;
+        let mut searches = self.searches_of((batch, &plan), &mut list.items).await?;
+        let mut items = Vec::with_capacity(list.items.len());
+        let mut rows = list.items.into_iter();
+        let mut bytes: u64 = 0;
+        while bytes <= page.max_bytes
+            && let Some(mut item) = rows.next()
+        {
+            let result = match (item.result.scan_id, item.result.result.take()) {
+                (Some(id), _) => Some(StoredResult::Scan(id)),
+                (None, Some(Value::Object(fields))) => {
+                    let result = self.with_files(batch, fields, format).await?;
+                    bytes = bytes.saturating_add(result.bytes());
+                    Some(StoredResult::Files(result))
                 }
-                (None, Some(stored)) => Some(
-                    self.with_images(batch, stored.clone(), format, &mut bytes)
-                        .await?,
-                ),
-                (None, None) => None,
+                (None, _) => {
+                    let found = searches.remove(&item.position);
+                    found.map(|found| StoredResult::Search(Box::new(found)))
+                }
             };
-            answers.push((result, item));
-            next = Some(position);
-            if bytes > MAX_PAGE_BYTES {
-                break;
-            }
+            items.push((item, result));
         }
-        let is_last = !is_full && bytes <= MAX_PAGE_BYTES;
-        let pool = &self.fan_out.scans.pipeline.pool;
-        let items = pool
-            .run(Stage::Begin, move || {
-                answers
-                    .into_iter()
-                    .map(|(result, item)| answer(result, item))
-                    .collect::<Result<Vec<_>, PipelineError>>()
-            })
-            .await
-            .map_err(PipelineError::from)??;
-        Ok(ItemsPage {
+        let has_more = list.has_more || rows.len() > 0;
+        let last = items.last().map(|(item, _)| item.position);
+        Ok(StoredItems {
             items,
-            next: next.filter(|_| !is_last),
+            scans,
+            plan,
+            format,
+            next: last.filter(|_| has_more),
         })
     }
 
@@ -174,12 +172,12 @@ impl Batches {
         })
     }
 
-    /// Returns the results of searches by the positions of their items.
+    /// Takes the results of searches from some items, and returns them by the positions of the items.
     async fn searches_of(
         &self,
         (batch, plan): (&Batch, &BatchPlan),
-        items: &[Item],
-    ) -> Result<HashMap<u64, Value>, BatchError> {
+        items: &mut [Item],
+    ) -> Result<HashMap<u64, FoundCandidates>, BatchError> {
         let BatchPlan::Search(plan) = plan else {
             return Ok(HashMap::new());
         };
@@ -187,63 +185,41 @@ impl Batches {
             tenant: &batch.tenant,
             id: plan.collection,
         };
-        let stored = items.iter().filter_map(|item| {
-            let result = item.result.result.clone()?;
+        let stored = items.iter_mut().filter_map(|item| {
+            let result = item.result.result.take()?;
             // `None` if another version wrote other fields.
             let search: StoredSearch = serde_json::from_value(result).ok()?;
             Some((item.position, search))
         });
         let (positions, stored): (Vec<u64>, Vec<StoredSearch>) = stored.unzip();
         let found = self.collections.restore(key, stored).await?;
-        let found = found.iter().map(to_value);
-        let found: Vec<Value> = found.collect::<Result<_, PipelineError>>()?;
         Ok(positions.into_iter().zip(found).collect())
     }
 
-    /// Replaces the hashes in a stored result by the images.
-    async fn with_images(
+    /// Loads the files of a stored result.
+    async fn with_files(
         &self,
         batch: &Batch,
-        mut result: Value,
+        fields: serde_json::Map<String, Value>,
         format: ResultFormat,
-        bytes: &mut usize,
-    ) -> Result<ItemResultJson, BatchError> {
-        let enhanced = result.get_mut("enhanced").into_iter();
-        let files: Vec<&mut Value> = match enhanced.len() {
-            0 => {
-                let processed = result.get_mut("processed").and_then(Value::as_array_mut);
-                processed.into_iter().flatten().collect()
-            }
-            _ => result.get_mut("enhanced").into_iter().collect(),
-        };
+    ) -> Result<FilesResult, BatchError> {
         let owner = ObjectOwner {
             tenant: &batch.tenant,
             batch: batch.id,
         };
-        for file in files {
-            let hash = file["data"]
-                .as_str()
-                .and_then(|text| hash_from_hex(text).ok());
-            let data = match hash.filter(|_| !format.without_data) {
+        let mut files = Vec::new();
+        for hash in file_hashes(&fields) {
+            let file = match hash.filter(|_| !format.without_data) {
                 None => None,
                 Some(hash) => match self.payloads.get(owner, ObjectKind::Output, &hash).await {
-                    Ok(data) => Some(data),
+                    Ok(file) => Some(file),
                     Err(PayloadError::Missing) => None,
                     Err(error) => return Err(error.into()),
                 },
             };
-            match (file.as_object_mut(), data) {
-                (Some(file), Some(data)) => {
-                    *bytes += data.len();
-                    file.insert("data".to_owned(), BASE64_STANDARD.encode(data).into());
-                }
-                (Some(file), None) => {
-                    file.shift_remove("data");
-                }
-                (None, _) => {}
-            }
+            files.push(file);
         }
-        Ok(ItemResultJson::Stored(result))
+        Ok(FilesResult::new(fields, files))
     }
 }
 
@@ -262,71 +238,4 @@ impl Scans {
             _ => self.found.get(id).cloned(),
         }
     }
-}
-
-/// A result before it is written as JSON.
-enum ItemResultJson {
-    Scan(Box<ScanResult>),
-    Image(Box<ImageEmbeddingResult>),
-    Stored(Value),
-}
-
-fn scan_result(
-    found: CachedScan,
-    plan: &BatchPlan,
-    format: ResultFormat,
-) -> Option<ItemResultJson> {
-    // `None` if another version wrote other fields.
-    let mut scan = Scan::from_stored(found)?.result;
-    scan.cached = false;
-    if format.without_vectors {
-        scan.embedding = None;
-        for face in &mut scan.faces {
-            face.embedding = None;
-        }
-    }
-    match plan {
-        BatchPlan::Scan(plan) => {
-            let mut plan = plan.as_ref().clone();
-            plan.embedding_format = format.embedding_format.unwrap_or(plan.embedding_format);
-            let result = ScanResult::new(scan, &plan);
-            Some(ItemResultJson::Scan(Box::new(result)))
-        }
-        BatchPlan::ImageEmbedding(plan) => {
-            let mut plan = plan.as_ref().clone();
-            plan.embedding_format = format.embedding_format.unwrap_or(plan.embedding_format);
-            let result = ImageEmbeddingResult::new(scan, &plan);
-            Some(ItemResultJson::Image(Box::new(result)))
-        }
-        BatchPlan::Enhance(_) | BatchPlan::Process(_) | BatchPlan::Search(_) => None,
-    }
-}
-
-/// Writes an item. This is CPU work for vectors.
-fn answer(result: Option<ItemResultJson>, item: Item) -> Result<ItemAnswer, PipelineError> {
-    let cached = item.cached;
-    let result = match result {
-        None => None,
-        Some(ItemResultJson::Stored(value)) => Some(value),
-        Some(ItemResultJson::Scan(result)) => {
-            let result = ScanResult { cached, ..*result };
-            Some(serde_json::from_slice(&serde_json::to_vec(&result)?)?)
-        }
-        Some(ItemResultJson::Image(result)) => {
-            let result = ImageEmbeddingResult { cached, ..*result };
-            Some(serde_json::from_slice(&serde_json::to_vec(&result)?)?)
-        }
-    };
-    Ok(ItemAnswer {
-        index: item.position,
-        id: item.id,
-        state: item.state.name(),
-        attempts: item.attempts,
-        cached,
-        result,
-        error: item
-            .error
-            .map(|(code, detail)| ItemErrorAnswer { code, detail }),
-        metadata: item.metadata,
-    })
 }

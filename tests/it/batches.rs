@@ -2,6 +2,7 @@
 
 mod bodies;
 mod client;
+mod exports;
 mod faults;
 mod nats;
 mod operations;

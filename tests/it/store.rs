@@ -8,6 +8,7 @@ mod erasing;
 mod fixtures;
 mod libraries;
 mod outage;
+mod pages;
 mod retention;
 mod upgrade;
 mod webhooks;
@@ -24,7 +25,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
-use fixtures::{erase, face_at, find, new_scan, noon, source};
+use fixtures::{erase, face_at, find, new_scan, noon, read_image, source};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_scenario_on_sqlite() {
@@ -68,6 +69,8 @@ async fn scenario(database: Database) {
     save_a_known_image(&store).await;
     save_concurrently(&store, &database).await;
     list_pages(&store).await;
+    pages::end_a_page_of_scans_by_bytes(&store).await;
+    pages::return_the_newest_sources(&store).await;
     keep_tenants_apart(&stores).await;
     erasing::erase_a_face(&stores).await;
     refuse_what_cannot_be_stored(&store, &database).await;
@@ -173,7 +176,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     let face = store.face("save", scan.faces[0].id).await.unwrap().unwrap();
     assert_eq!(face, found.faces[0]);
 
-    let image = store.image("save", scan.image.id).await.unwrap().unwrap();
+    let image = read_image(store, "save", scan.image.id).await.unwrap();
     let (summary, new) = (&image.summary, &scan.image);
     assert_eq!((summary.id, summary.sha256), (new.id, new.sha256));
     assert_eq!((summary.width, summary.height), (new.width, new.height));
@@ -217,7 +220,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     };
     store.save_scan(fresh.clone()).await.unwrap();
     assert_eq!(find(store, &fresh).await.unwrap().id, fresh.id);
-    let image = store.image("save", scan.image.id).await.unwrap().unwrap();
+    let image = read_image(store, "save", scan.image.id).await.unwrap();
     let ids: Vec<_> = image.scans.iter().map(|scan| scan.id).collect();
     assert_eq!(ids, [scan.id, fresh.id]);
 }
@@ -247,7 +250,7 @@ async fn save_a_known_image(store: &Arc<dyn Store>) {
         seen_at: noon(),
     };
     assert!(store.add_source("seen", image_id, &nowhere).await.unwrap());
-    let image = store.image("seen", image_id).await.unwrap().unwrap();
+    let image = read_image(store, "seen", image_id).await.unwrap();
     assert_eq!(image.sources, [second, later.clone()]);
     assert!(
         !store
@@ -363,13 +366,7 @@ async fn keep_tenants_apart(stores: &Stores) {
     theirs.image.id = Uuid::now_v7();
     theirs.faces = vec![face_at(10.0)];
     store.save_scan(mine.clone()).await.unwrap();
-    assert!(
-        store
-            .image("theirs", mine.image.id)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(read_image(store, "theirs", mine.image.id).await.is_none());
     assert_eq!(find(store, &theirs).await, None);
     // The same content is a separate image for each tenant.
     let saved = store.save_scan(theirs.clone()).await.unwrap();

@@ -114,6 +114,18 @@ async fn scenario(app: &TestApp) {
         .collect();
     assert_eq!(sources.len(), 2);
     assert!(sources.contains(&"album".to_owned()) && sources.contains(&"feed".to_owned()));
+    let scans = image["scans"].as_array().unwrap();
+    assert!(scans.len() > 2 && image.get("next").is_none());
+    let (mut paged, mut uri) = (Vec::new(), format!("{image_uri}?limit=1"));
+    loop {
+        let page = app.get(&uri).await.json();
+        paged.extend(page["scans"].as_array().unwrap().clone());
+        let Some(next) = page.get("next") else { break };
+        uri = format!("{image_uri}?limit=1&after={}", text(next));
+    }
+    assert_eq!(&paged, scans);
+    let refused = app.get(&format!("{image_uri}?limit=101")).await;
+    assert_eq!(refused.code(), "invalid_option");
     let face_uri = format!("/faces/{}", text(&first["faces"][0]["face_id"]));
     let face = app.get(&face_uri).await.json();
     assert_eq!(face["precision"], "f32");

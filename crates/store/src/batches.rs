@@ -27,8 +27,8 @@ pub(crate) use delete::mark as mark_deleted;
 pub use records::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, CancelledBatch,
     ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item,
-    ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
-    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
+    ItemFilter, ItemList, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk,
+    LeasedItem, MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub(super) use rows::{from_micros, micros};
 pub(crate) use submit::finish_if_done;
@@ -81,13 +81,13 @@ pub trait BatchStore: Send + Sync {
         page: BatchPage,
     ) -> Result<Vec<Batch>, StoreError>;
 
-    /// Returns one page of the items of a batch, in order.
+    /// Returns one page of the items of a batch, in order. The rest of the items is measured by the database and not loaded.
     async fn list_items(
         &self,
         batch: Uuid,
         filter: ItemFilter,
         page: ItemPage,
-    ) -> Result<Vec<Item>, StoreError>;
+    ) -> Result<ItemList, StoreError>;
 
     /// Cancels a batch. A chunk that a worker has ends when the worker returns it, or with its lease. Returns `None` if the tenant has no such batch.
     async fn cancel_batch(

@@ -28,6 +28,7 @@ mod rows;
 mod save;
 mod schema;
 mod search_quotas;
+mod sizes;
 mod sql_store;
 mod sqlite;
 mod values;
@@ -52,8 +53,8 @@ pub use audit::{
 pub use batches::{
     AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, BatchStore,
     CancelledBatch, ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems,
-    Item, ItemFilter, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
-    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
+    Item, ItemFilter, ItemList, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk,
+    LeasedItem, MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub use collections::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionStore,
@@ -75,7 +76,7 @@ pub use notifications::ChunkNotifications;
 pub use observer::{Observer, StoreMetrics};
 pub use records::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, PageRequest, SavedScan, Source, StoredFace, StoredImage,
+    NewFace, NewImage, NewScan, PageRequest, SavedScan, ScanPage, Source, StoredFace, StoredImage,
     StoredScan,
 };
 pub use retention::{ExpiredResults, ExpiryTimes, RetentionStore};
@@ -221,8 +222,13 @@ pub trait Store: Send + Sync {
         source: &Source,
     ) -> Result<bool, StoreError>;
 
-    /// Returns an image with its sources and scans.
-    async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError>;
+    /// Returns an image with its newest sources and one page of its scans.
+    async fn image(
+        &self,
+        tenant: &str,
+        id: Uuid,
+        scans: ScanPage,
+    ) -> Result<Option<StoredImage>, StoreError>;
 
     /// Returns a face with its embedding.
     async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError>;

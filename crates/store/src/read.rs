@@ -9,9 +9,11 @@ use super::StoreError;
 use super::dialect::{Statements, placeholders};
 use super::record::record;
 use super::records::{
-    CachedScan, ImageFilter, ImageSummary, PageRequest, Source, StoredFace, StoredImage, StoredScan,
+    CachedScan, ImageFilter, ImageSummary, PageRequest, ScanPage, Source, StoredFace, StoredImage,
+    StoredScan,
 };
 use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow};
+use super::sizes::{count_within, scan_size, tree_size};
 use super::values::{Digest, Value};
 
 /// The column lists of the queries, so that each list exists once.
@@ -38,16 +40,35 @@ const IMAGE: &str = concat!(
     sql!(image_columns),
     " FROM images i WHERE i.tenant = $1 AND i.id = $2"
 );
-const SOURCES: &str =
-    "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = $1";
-const SCANS: &str = concat!(sql!(scans), "WHERE s.image_id = $1 ORDER BY s.id");
+/// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
+const SOURCES: &str = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = $1 \
+     ORDER BY seen_at DESC LIMIT $2";
+const SCANS: &str = concat!(
+    sql!(scans),
+    "WHERE s.image_id = $1 AND s.id > $2 AND s.id <= $3 ORDER BY s.id"
+);
+const FACES_OF_SCANS: &str = concat!(
+    sql!(faces),
+    "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = $1 AND id > $2 AND id <= $3) \
+     ORDER BY f.position"
+);
+/// The inner query chooses the scans first, so that no other scan is measured.
+const SCAN_SIZES: &str = concat!(
+    "SELECT s.id, CAST(512 + ",
+    tree_size!("s.picture_quality"),
+    " + ",
+    tree_size!("s.devices"),
+    " + ",
+    scan_size!("s.id"),
+    " AS bigint) AS bytes FROM scans s WHERE s.id IN \
+     (SELECT id FROM scans WHERE image_id = $1 AND id > $2 ORDER BY id LIMIT $3) ORDER BY s.id"
+);
 const SCAN_BY_KEY: &str = concat!(sql!(scans), "WHERE s.image_id = $1 AND s.scan_key = $2");
 const FIND_SCAN: &str = concat!(
     sql!(scans),
     "JOIN images i ON i.id = s.image_id \
      WHERE i.tenant = $1 AND i.sha256 = $2 AND s.scan_key = $3 AND s.answers_cache"
 );
-const FACES_OF_IMAGE: &str = concat!(sql!(faces), "WHERE f.image_id = $1 ORDER BY f.position");
 const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = $1 ORDER BY f.position");
 const FACE: &str = concat!(
     sql!(faces),
@@ -214,11 +235,12 @@ pub(super) async fn with_faces(
     scan.with_faces(faces)
 }
 
-/// Returns an image with its sources and scans.
+/// Returns an image with its newest sources and one page of its scans.
 pub(super) async fn image(
     connection: &mut impl Statements,
     tenant: &str,
     id: Uuid,
+    page: ScanPage,
 ) -> Result<Option<StoredImage>, StoreError> {
     let Some(row) = connection
         .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &id])
@@ -226,33 +248,57 @@ pub(super) async fn image(
     else {
         return Ok(None);
     };
-    let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id]).await?;
+    let limit = StoredImage::MAX_SOURCES as i64;
+    let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id, &limit]).await?;
     let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
-    // SQLite stores a time as text with a fraction of any length, so SQL cannot sort by it.
     sources.sort_by_key(|source| source.seen_at);
-    let scans: Vec<ScanRow> = connection.fetch_all(SCANS, &[&id]).await?;
-    let mut faces_of_scan: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
-    for face in faces_of_image(connection, id).await? {
-        faces_of_scan.entry(face.scan_id).or_default().push(face);
-    }
-    let scans = scans.into_iter().map(|scan| {
-        let faces = faces_of_scan.remove(&scan.id).unwrap_or_default();
-        scan.with_faces(faces)
-    });
+    let (scans, next) = scans_of_image(connection, id, page).await?;
     Ok(Some(StoredImage {
         summary: row.try_into()?,
         sources,
-        scans: scans.collect::<Result<_, _>>()?,
+        scans,
+        next,
     }))
 }
 
-/// Returns the faces of all scans of an image.
-async fn faces_of_image(
+record! {
+    struct ScanSizeRow {
+        id: Uuid,
+        bytes: i64,
+    }
+}
+
+/// Returns one page of the scans of an image, and the id after which the next page begins.
+async fn scans_of_image(
     connection: &mut impl Statements,
-    image_id: Uuid,
-) -> Result<Vec<StoredFace>, StoreError> {
-    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_IMAGE, &[&image_id]).await?;
-    rows.into_iter().map(StoredFace::try_from).collect()
+    image: Uuid,
+    page: ScanPage,
+) -> Result<(Vec<StoredScan>, Option<Uuid>), StoreError> {
+    // The id of every scan comes after the lowest one.
+    let after = page.after.unwrap_or(Uuid::nil());
+    // One more scan than requested shows whether there is a next page.
+    let limit = i64::from(page.limit) + 1;
+    let values: [&dyn Value; 3] = [&image, &after, &limit];
+    let sizes: Vec<ScanSizeRow> = connection.fetch_all(SCAN_SIZES, &values).await?;
+    let requested = sizes.iter().take(page.limit as usize);
+    let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
+    let Some(last) = count.checked_sub(1).map(|last| sizes[last].id) else {
+        return Ok((Vec::new(), None));
+    };
+    let values: [&dyn Value; 3] = [&image, &after, &last];
+    let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
+    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCANS, &values).await?;
+    for row in rows {
+        let face = StoredFace::try_from(row)?;
+        faces.entry(face.scan_id).or_default().push(face);
+    }
+    let rows: Vec<ScanRow> = connection.fetch_all(SCANS, &values).await?;
+    let scans = rows.into_iter().map(|scan| {
+        let faces = faces.remove(&scan.id).unwrap_or_default();
+        scan.with_faces(faces)
+    });
+    let scans = scans.collect::<Result<_, _>>()?;
+    Ok((scans, (count < sizes.len()).then_some(last)))
 }
 
 /// Returns one face.

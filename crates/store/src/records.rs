@@ -189,10 +189,30 @@ impl SavedScan {
 pub struct StoredImage {
     /// The image itself.
     pub summary: ImageSummary,
-    /// Where it was seen, in the order of `seen_at`, oldest first.
+    /// Where it was seen, in the order of `seen_at`, oldest first. If it has more than [`MAX_SOURCES`](Self::MAX_SOURCES),
+    /// these are the newest.
     pub sources: Vec<Source>,
-    /// Its scans, oldest first.
+    /// One page of its scans, oldest first.
     pub scans: Vec<StoredScan>,
+    /// The id to pass as [`ScanPage::after`] for the next page. `None` if this is the last page.
+    pub next: Option<Uuid>,
+}
+
+impl StoredImage {
+    /// The largest number of sources that are returned with an image.
+    pub const MAX_SOURCES: usize = 1000;
+}
+
+/// One page of the scans of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanPage {
+    /// The last id of the previous page; `None` for the first page.
+    pub after: Option<Uuid>,
+    /// The maximum number of scans to return.
+    pub limit: u32,
+    /// The page ends before a scan with which it would have more than about so many bytes as JSON. It has at least one scan
+    /// in any case.
+    pub max_bytes: u64,
 }
 
 /// A stored image without its sources and scans.

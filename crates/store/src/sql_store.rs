@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::call::{CallConnection, change, query, snapshot};
 use super::dialect::{Dialect, FilePurge};
 use super::records::{
-    CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, Source,
-    StoredFace, StoredImage,
+    CachedScan, ImageFilter, ImageSummary, Model, NewScan, PageRequest, SavedScan, ScanPage,
+    Source, StoredFace, StoredImage,
 };
 use super::{ConnectionCounts, Observer, Store, StoreError, read, save, schema};
 
@@ -208,9 +208,14 @@ impl<DB: Dialect> Store for SqlStore<DB> {
         ))
     }
 
-    async fn image(&self, tenant: &str, id: Uuid) -> Result<Option<StoredImage>, StoreError> {
+    async fn image(
+        &self,
+        tenant: &str,
+        id: Uuid,
+        scans: ScanPage,
+    ) -> Result<Option<StoredImage>, StoreError> {
         snapshot!(self, "image", |connection| read::image(
-            connection, tenant, id
+            connection, tenant, id, scans
         ))
     }
 

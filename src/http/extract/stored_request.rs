@@ -11,6 +11,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
+    admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     context::RequestContext,
     http::{
@@ -43,6 +44,12 @@ impl StoredRequest {
     /// Returns an error if the audit trail cannot be written.
     pub async fn record(&self, event: AuditEvent) -> Result<(), ApiError> {
         Ok(self.state.audit.record(&self.context, event).await?)
+    }
+
+    /// Waits until stored results of the tenant may be loaded and written. Drop the permit afterwards.
+    pub async fn large_answer(&self) -> DecodePermit {
+        let tenant = &self.context.principal.tenant;
+        self.state.admission.large_answer(tenant).await
     }
 
     /// Returns the format that the caller accepts.

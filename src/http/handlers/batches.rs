@@ -1,6 +1,7 @@
 //! `/batches`: create, read, list, close, cancel, retry and delete.
 
 mod events;
+mod export;
 mod items;
 mod stream_key;
 mod submit;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::erasures::erase_named;
 use crate::{
+    admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     context::RequestContext,
     http::error::ApiError,
@@ -27,13 +28,18 @@ use crate::{
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{
-    ErasureTarget, ImageFilter, ImageSummary, PageRequest, StoredFace, StoredImage, StoredScan,
+    ErasureTarget, ImageFilter, ImageSummary, PageRequest, ScanPage, StoredFace, StoredImage,
+    StoredScan,
 };
 
 /// The default number of images on a page.
 const DEFAULT_PAGE_SIZE: u32 = 50;
 /// The maximum number of images on a page.
 const MAX_PAGE_SIZE: u32 = 500;
+/// The maximum number of scans that an image is returned with.
+const MAX_SCANS: u32 = 100;
+/// The scans that an image is returned with have at most about so many bytes, but at least one scan.
+const MAX_SCAN_BYTES: u64 = 16 << 20;
 
 /// The images to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -46,6 +52,18 @@ pub struct ListQuery {
     after: Option<Uuid>,
     /// The number of images on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// The scans to return with an image.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ScansQuery {
+    /// The `next` of the previous answer.
+    after: Option<Uuid>,
+    /// The number of scans, 1 to 100. An answer with many vectors can have fewer.
+    #[param(minimum = 1, maximum = 100, default = 100)]
     limit: Option<u32>,
 }
 
@@ -85,16 +103,22 @@ pub struct ImageSummaryAnswer {
     created_at: OffsetDateTime,
 }
 
-/// A stored image with all results.
-#[derive(Debug, Serialize, ToSchema)]
+/// A stored image with its results.
+#[derive(Serialize, ToSchema)]
 #[schema(as = StoredImage)]
 pub struct ImageAnswer {
     #[serde(flatten)]
     summary: ImageSummaryAnswer,
-    /// The sources of the image.
+    /// The newest 1000 sources of the image, oldest first.
     sources: Vec<SourceAnswer>,
-    /// The scans of the image, oldest first.
+    /// Scans of the image, oldest first.
     scans: Vec<StoredScanAnswer>,
+    /// The value of `after` for the next scans. Absent if there are no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Uuid>,
+    /// Ends when the answer is written, even if its caller does not wait for it.
+    #[serde(skip)]
+    _turn: DecodePermit,
 }
 
 /// A source of an image.
@@ -204,8 +228,8 @@ impl From<ImageSummary> for ImageSummaryAnswer {
     }
 }
 
-impl From<StoredImage> for ImageAnswer {
-    fn from(image: StoredImage) -> Self {
+impl ImageAnswer {
+    fn new(image: StoredImage, turn: DecodePermit) -> Self {
         let sources = image.sources.into_iter().map(|source| SourceAnswer {
             source: source.id,
             source_url: source.url,
@@ -219,6 +243,8 @@ impl From<StoredImage> for ImageAnswer {
                 .into_iter()
                 .map(StoredScanAnswer::from)
                 .collect(),
+            next: image.next,
+            _turn: turn,
         }
     }
 }
@@ -332,10 +358,12 @@ pub async fn list(
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.
+///
+/// An image with many scans has them on several pages.
 #[utoipa::path(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     security(("key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The image's `image_id`")),
+    params(("id" = Uuid, Path, description = "The image's `image_id`"), ScansQuery),
     responses(
         (status = 200, description = "The image", content(
             (ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack")
@@ -343,13 +371,21 @@ pub async fn list(
         StoredFailures,
     )
 )]
-pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn read(RawQuery(query): RawQuery, request: StoredRequest) -> Result<Response, ApiError> {
+    let query: ScansQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let page = ScanPage {
+        after: query.after,
+        limit: page_size(query.limit, MAX_SCANS, MAX_SCANS)?,
+        max_bytes: MAX_SCAN_BYTES,
+    };
     request
         .record(AuditEvent::read("read_image", request.id))
         .await?;
+    let turn = request.large_answer().await;
     let store = &request.state.store;
-    let image = store.image(request.tenant(), request.id).await?;
-    request.respond::<ImageAnswer>("image", image).await
+    let image = store.image(request.tenant(), request.id, page).await?;
+    let answer = image.map(|image| ImageAnswer::new(image, turn));
+    request.respond::<ImageAnswer>("image", answer).await
 }
 
 /// Erases an image with all its results.

@@ -33,6 +33,7 @@ pub async fn scenario(database: &Database) {
     leases::lose_a_lease(&stores, database).await;
     leases::find_a_cached_scan(&stores).await;
     leases::retry_later(batches).await;
+    pages::end_a_page_of_items_by_bytes(batches).await;
     pages::leave_receipts_out_of_lists(batches).await;
     turns::take_turns(batches).await;
     turns::leave_other_models_alone(batches).await;
@@ -163,7 +164,10 @@ async fn all_items(batches: &Arc<dyn BatchStore>, batch: Uuid) -> Vec<Item> {
     let page = ItemPage {
         after: None,
         limit: 100,
+        max_bytes: u64::MAX,
     };
     let listed = batches.list_items(batch, ItemFilter::default(), page);
-    listed.await.unwrap()
+    let listed = listed.await.unwrap();
+    assert!(!listed.has_more);
+    listed.items
 }

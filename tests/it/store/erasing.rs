@@ -3,7 +3,7 @@
 use facescan_store::{ErasedCounts, ErasureTarget, NewScan, SavedScan, StoredFace, Stores};
 use uuid::Uuid;
 
-use super::fixtures::{erase, face_at, find, new_scan};
+use super::fixtures::{erase, face_at, find, new_scan, read_image};
 use crate::support::database::Database;
 
 pub async fn erase_a_face(stores: &Stores) {
@@ -34,7 +34,7 @@ pub async fn erase_a_face(stores: &Stores) {
     assert!(store.face("erase", erased).await.unwrap().is_none());
 
     let left = |faces: &[StoredFace]| faces.iter().map(|face| face.id).collect::<Vec<_>>();
-    let image = store.image("erase", first.image.id).await.unwrap().unwrap();
+    let image = read_image(store, "erase", first.image.id).await.unwrap();
     assert_eq!(
         left(&image.scans[0].faces),
         [first.faces[1].id, first.faces[2].id]
@@ -105,6 +105,6 @@ pub async fn erase_an_image(stores: &Stores, database: &Database) {
     };
     assert_eq!(report.counts, expected);
     assert_eq!(counts().await, before);
-    assert!(store.image("gone", scan.image.id).await.unwrap().is_none());
+    assert!(read_image(store, "gone", scan.image.id).await.is_none());
     assert_eq!(erase(stores, "gone", target).await, None);
 }

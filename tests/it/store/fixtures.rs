@@ -5,7 +5,7 @@ use std::sync::Arc;
 use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, Erasure, ErasureTarget, ModelFile, NewErasure, NewFace, NewImage, NewScan,
-    Source, Store, StoredScan, Stores,
+    ScanPage, Source, Store, StoredImage, StoredScan, Stores,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -25,6 +25,16 @@ pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> 
     assert_eq!(found.image.id, found.scan.image_id);
     assert_eq!(found.image.sha256, scan.image.sha256);
     Some(found.scan)
+}
+
+/// Returns an image with its scans.
+pub async fn read_image(store: &Arc<dyn Store>, tenant: &str, id: Uuid) -> Option<StoredImage> {
+    let page = ScanPage {
+        after: None,
+        limit: 100,
+        max_bytes: u64::MAX,
+    };
+    store.image(tenant, id, page).await.unwrap()
 }
 
 pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {

@@ -13,7 +13,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use super::fixtures::{face_at, find, new_scan};
+use super::fixtures::{face_at, find, new_scan, read_image};
 use crate::support::database::{Database, on_postgres, on_sqlite};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +64,7 @@ async fn read_faces_of_the_first_version(database: Database) {
     make_the_first_version(&database).await;
     let store = database.open().await;
 
-    let image = store.image("old", IMAGE).await.unwrap().unwrap();
+    let image = read_image(&store, "old", IMAGE).await.unwrap();
     let face = store.face("old", FACE).await.unwrap().unwrap();
     assert_eq!(image.scans[0].faces, std::slice::from_ref(&face));
     let expected = Embedding {

@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, types::JsonValue};
 use uuid::Uuid;
 
 use super::{
-    Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemPage, ItemState, QueueDepth,
+    Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth,
     rows::{BatchRow, ItemRow, batch_columns, from_micros},
 };
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     dialect::{Statements, placeholders},
     record::record,
     rows::IdRow,
+    sizes::{count_within, scan_size, tree_size},
     values::{Digest, Value},
 };
 
@@ -41,15 +42,43 @@ const BATCHES: &str = concat!(
      AND ($3 IS NULL OR name = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
 );
 
-/// A queued item is running while a worker has its chunk.
-const ITEMS: &str = "SELECT * FROM (SELECT i.position, i.item_id, i.metadata, i.attempts, i.cached, \
-         i.scan_id, i.result, i.error_code, i.error_detail, \
-         CASE WHEN i.state = 'queued' AND EXISTS (SELECT 1 FROM batch_chunks c \
-                  WHERE c.batch_id = i.batch_id AND c.lease_owner IS NOT NULL \
-                  AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
-              THEN 'running' ELSE i.state END AS state \
-     FROM batch_items i WHERE i.batch_id = $1 AND i.position > $2) i \
-     WHERE ($3 IS NULL OR state = $3) ORDER BY position LIMIT $4";
+/// SQL for the items of a batch, each with what `$columns` names. A queued item is running while a worker has its chunk.
+macro_rules! items {
+    ($columns:literal) => {
+        concat!(
+            "(SELECT ",
+            $columns,
+            ", CASE WHEN i.state = 'queued' AND EXISTS (SELECT 1 FROM batch_chunks c \
+                      WHERE c.batch_id = i.batch_id AND c.lease_owner IS NOT NULL \
+                      AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
+                  THEN 'running' ELSE i.state END AS state \
+             FROM batch_items i WHERE i.batch_id = $1 AND i.position > $2) i \
+             WHERE ($3 IS NULL OR state = $3)"
+        )
+    };
+}
+
+const ITEMS: &str = concat!(
+    "SELECT * FROM ",
+    items!(
+        "i.position, i.item_id, i.metadata, i.attempts, i.cached, i.scan_id, i.result, \
+         i.error_code, i.error_detail"
+    ),
+    " AND position <= $4 ORDER BY position"
+);
+
+/// The inner query chooses the items first, so that no other item is measured.
+const ITEM_SIZES: &str = concat!(
+    "SELECT m.position, CAST(512 + coalesce(octet_length(CAST(m.metadata AS text)), 0) \
+         + coalesce(octet_length(m.error_detail), 0) + ",
+    tree_size!("m.result"),
+    " + ",
+    scan_size!("m.scan_id"),
+    " AS bigint) AS bytes FROM batch_items m WHERE m.batch_id = $1 AND m.position IN \
+         (SELECT position FROM ",
+    items!("i.position"),
+    " ORDER BY position LIMIT $4) ORDER BY m.position"
+);
 
 const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
      CAST(coalesce(sum(running), 0) AS bigint) AS running, \
@@ -132,22 +161,41 @@ pub(super) async fn list_batches(
     rows.into_iter().map(Batch::try_from).collect()
 }
 
+record! {
+    struct ItemSizeRow {
+        position: i64,
+        bytes: i64,
+    }
+}
+
+/// Returns one page of the items of a batch; see [`super::BatchStore::list_items`].
 pub(super) async fn list_items(
     connection: &mut impl Statements,
     batch: Uuid,
     filter: ItemFilter,
     page: ItemPage,
-) -> Result<Vec<Item>, StoreError> {
+) -> Result<ItemList, StoreError> {
     let after = match page.after {
         Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
         None => -1,
     };
     let state = filter.state.map(|state: ItemState| state.name().to_owned());
-    let limit = i64::from(page.limit);
-    let rows: Vec<ItemRow> = connection
-        .fetch_all(ITEMS, &[&batch, &after, &state, &limit])
-        .await?;
-    rows.into_iter().map(Item::try_from).collect()
+    // One more item than requested shows whether there is a next page.
+    let limit = i64::from(page.limit) + 1;
+    let values: [&dyn Value; 4] = [&batch, &after, &state, &limit];
+    let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, &values).await?;
+    let requested = sizes.iter().take(page.limit as usize);
+    let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
+    let Some(last) = count.checked_sub(1).map(|last| sizes[last].position) else {
+        return Ok(ItemList::default());
+    };
+    let values: [&dyn Value; 4] = [&batch, &after, &state, &last];
+    let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, &values).await?;
+    let items = rows.into_iter().map(Item::try_from);
+    Ok(ItemList {
+        items: items.collect::<Result<_, _>>()?,
+        has_more: count < sizes.len(),
+    })
 }
 
 pub(super) async fn waiting_items(

@@ -250,6 +250,18 @@ pub struct ItemPage {
     pub after: Option<u64>,
     /// The maximum number of entries to return.
     pub limit: u32,
+    /// The page ends before an item with which it would have more than about so many bytes as JSON. It has at least one item
+    /// in any case. The bytes of files in the object store do not count.
+    pub max_bytes: u64,
+}
+
+/// One page of items.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ItemList {
+    /// The items, in order.
+    pub items: Vec<Item>,
+    /// Whether there are items after the last one.
+    pub has_more: bool,
 }
 
 /// A stored item.

@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use super::{
     AddedItems, Batch, BatchFilter, BatchKey, BatchPage, BatchStore, CancelledBatch, ChunkEnd,
-    ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item, ItemFilter,
+    ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, ItemFilter, ItemList,
     ItemOutcome, ItemPage, Lease, LeasedChunk, NewBatch, NewItems, QueueDepth, ReadyChunk,
     announce, claim, delete, finish, manage, read, rows, submit,
 };
 use crate::{
     StoreError,
-    call::{change, query},
+    call::{change, query, snapshot},
     dialect::Dialect,
     sql_store::SqlStore,
 };
@@ -75,8 +75,8 @@ impl<DB: Dialect> BatchStore for SqlStore<DB> {
         batch: Uuid,
         filter: ItemFilter,
         page: ItemPage,
-    ) -> Result<Vec<Item>, StoreError> {
-        query!(self, "list_items", |connection| read::list_items(
+    ) -> Result<ItemList, StoreError> {
+        snapshot!(self, "list_items", |connection| read::list_items(
             connection, batch, filter, page
         ))
     }

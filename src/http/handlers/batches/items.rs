@@ -1,28 +1,23 @@
 //! `GET /batches/{id}/items`.
 
 use axum::{
-    body::Body,
     extract::RawQuery,
-    http::{
-        HeaderMap,
-        header::{ACCEPT, CONTENT_TYPE, VARY},
-    },
-    response::{IntoResponse, Response},
+    http::{HeaderMap, header::ACCEPT},
+    response::Response,
 };
-use bytes::Bytes;
 use facescan_store::{Batch, ItemPage, ItemState};
-use futures::stream;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::check_may_search;
+use super::{check_may_search, export::Export};
 use crate::{
+    admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     batches::{
         error::BatchError,
-        results::{ItemAnswer, ItemsPage, ResultFormat},
+        results::{ItemAnswer, MAX_PAGE_BYTES, ResultFormat, StoredItems},
     },
     config::EmbeddingFormat,
     http::{
@@ -32,17 +27,12 @@ use crate::{
         openapi::failures::BatchFailures,
         respond::{on_own_thread, respond},
     },
-    pipeline::error::PipelineError,
 };
-
-const NDJSON: &str = "application/x-ndjson";
 
 /// The default number of items on a page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
 /// The maximum number of items on a page.
 const MAX_PAGE_SIZE: u32 = 1000;
-/// The number of items that a stream reads at a time.
-const STREAM_PAGE_SIZE: u32 = 250;
 
 /// The items to list.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -55,7 +45,7 @@ pub struct ItemsQuery {
     /// The `next` of the previous page.
     #[serde(default, deserialize_with = "position")]
     after: Option<u64>,
-    /// The number of items on the page, 1 to 1000. A page with many images can end early.
+    /// The number of items on the page, 1 to 1000. A page with many vectors or images can end early.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
     /// The format of vectors, or `none`. The default is that of the batch's options.
@@ -129,10 +119,35 @@ impl ItemsQuery {
             without_data: self.data == Some(false),
         }
     }
+
+    /// Loads at most `limit` items after `after`.
+    pub(super) async fn load(
+        self,
+        state: &AppState,
+        batch: &Batch,
+        limit: u32,
+    ) -> Result<StoredItems, BatchError> {
+        let page = ItemPage {
+            after: self.after,
+            limit,
+            max_bytes: MAX_PAGE_BYTES,
+        };
+        let filter = self.state.map(ItemState::from);
+        let batches = &state.batches;
+        batches.items(batch, filter, page, self.format()).await
+    }
+
+    /// Returns the query of the items after `after`.
+    pub(super) fn after(self, after: u64) -> Self {
+        Self {
+            after: Some(after),
+            ..self
+        }
+    }
 }
 
 /// A page of items, in the order of the submission.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = BatchItemPage)]
 pub struct ItemPageAnswer {
     /// The items.
@@ -140,6 +155,20 @@ pub struct ItemPageAnswer {
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    /// Ends when the answer is written, even if its caller does not wait for it.
+    #[serde(skip)]
+    _turn: DecodePermit,
+}
+
+impl ItemPageAnswer {
+    fn new(stored: StoredItems, turn: DecodePermit) -> Self {
+        let page = stored.into_page();
+        Self {
+            items: page.items,
+            next: page.next,
+            _turn: turn,
+        }
+    }
 }
 
 /// Lists the items of a batch with their results.
@@ -167,25 +196,19 @@ pub async fn list(
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
     check_may_search(&request.context, &batch.operation)?;
-    request.record(export_event(request.id, query)).await?;
-    if accepts_ndjson(&headers) {
-        return Ok(ndjson(AppState::clone(&request.state), batch, query));
-    }
-    let page = page(&request.state, &batch, query, limit).await?;
-    let answer = ItemPageAnswer {
-        items: page.items,
-        next: page.next,
+    let is_stream = accepts_ndjson(&headers);
+    let export = match is_stream {
+        true => Some(Export::new(&request, &headers, &batch, query)?),
+        false => None,
     };
-    respond(&request.context, request.accepted(), answer).await
-}
-
-/// Returns what the audit trail says about an export. Every page has its entry, because a caller can begin anywhere.
-fn export_event(batch: Uuid, query: ItemsQuery) -> AuditEvent {
-    let event = AuditEvent::change("export_batch", batch);
-    match query.after {
-        None => event,
-        Some(after) => event.with(json!({"after": after})),
+    request.record(export_event(request.id, query)).await?;
+    if let Some(export) = export {
+        return Ok(export.respond());
     }
+    let turn = request.large_answer().await;
+    let stored = query.load(&request.state, &batch, limit).await?;
+    let answer = on_own_thread(move || ItemPageAnswer::new(stored, turn)).await?;
+    respond(&request.context, request.accepted(), answer).await
 }
 
 fn accepts_ndjson(headers: &HeaderMap) -> bool {
@@ -195,50 +218,11 @@ fn accepts_ndjson(headers: &HeaderMap) -> bool {
         .any(|value| value.contains("ndjson") || value.contains("jsonl"))
 }
 
-async fn page(
-    state: &AppState,
-    batch: &Batch,
-    query: ItemsQuery,
-    limit: u32,
-) -> Result<ItemsPage, BatchError> {
-    let page = ItemPage {
-        after: query.after,
-        limit,
-    };
-    let filter = query.state.map(ItemState::from);
-    let batches = &state.batches;
-    batches.items(batch, filter, page, query.format()).await
-}
-
-/// Streams the items page by page. An error ends the stream early, so that the caller does not take it for complete.
-fn ndjson(state: AppState, batch: Batch, query: ItemsQuery) -> Response {
-    let first = Some(query);
-    let pages = stream::try_unfold(first, move |next| {
-        let (state, batch) = (AppState::clone(&state), batch.clone());
-        async move {
-            let Some(query) = next else { return Ok(None) };
-            let read = page(&state, &batch, query, STREAM_PAGE_SIZE).await;
-            let read = read.map_err(std::io::Error::other)?;
-            let next = read.next.map(|after| ItemsQuery {
-                after: Some(after),
-                ..query
-            });
-            let text = on_own_thread(move || lines(&read.items)).await;
-            let text = text.map_err(std::io::Error::other)??;
-            Ok::<_, std::io::Error>(Some((text, next)))
-        }
-    });
-    let headers = [(CONTENT_TYPE, NDJSON), (VARY, "accept")];
-    (headers, Body::from_stream(pages)).into_response()
-}
-
-fn lines(items: &[ItemAnswer]) -> Result<Bytes, std::io::Error> {
-    let mut text = Vec::new();
-    for item in items {
-        serde_json::to_writer(&mut text, item)
-            .map_err(PipelineError::from)
-            .map_err(std::io::Error::other)?;
-        text.push(b'\n');
+/// Returns what the audit trail says about an export. Every page has its entry, because a caller can begin anywhere.
+fn export_event(batch: Uuid, query: ItemsQuery) -> AuditEvent {
+    let event = AuditEvent::change("export_batch", batch);
+    match query.after {
+        None => event,
+        Some(after) => event.with(json!({"after": after})),
     }
-    Ok(text.into())
 }

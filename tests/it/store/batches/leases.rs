@@ -34,10 +34,15 @@ pub async fn finish_a_batch(stores: &Stores) {
     let page = ItemPage {
         after: Some(0),
         limit: 10,
+        max_bytes: u64::MAX,
     };
     let listed = batches.list_items(batch.id, filter, page).await.unwrap();
     assert_eq!(
-        listed.iter().map(|item| item.position).collect::<Vec<_>>(),
+        listed
+            .items
+            .iter()
+            .map(|item| item.position)
+            .collect::<Vec<_>>(),
         [1, 2]
     );
 
