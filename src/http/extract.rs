@@ -20,21 +20,24 @@ use axum::{
 };
 use mime::Mime;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use self::{
     admitted::{Admitted, RequestReservations, priority_of},
     arriving::SharedReservation,
     body::{Body, MAX_OPTIONS, Options, number},
     body_reader::{body, structured},
-    form::Part,
+    form::{FormOptions, Part},
 };
 use crate::{
     context::RequestContext,
     http::AppState,
     http::error::ApiError,
     ingest::{source::ImageInput, text::NUL},
-    pipeline::options::{RequestOptions, from_tree},
+    pipeline::{
+        error::excerpt,
+        options::{RequestOptions, from_tree},
+    },
 };
 
 /// The images and options of a request, in any format.
@@ -129,7 +132,7 @@ impl<O: DeserializeOwned + RequestOptions + Send> FromRequest<AppState> for Imag
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let limits = &state.config.server;
         let format = BodyFormat::of(request.headers())?;
-        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
         // A request with one image can be refused before its body is read. Invalid options are reported after the body.
         let raw_options = match format {
             BodyFormat::Raw => read_options::<O>(query.clone(), None).ok(),
@@ -187,26 +190,28 @@ async fn raw(request: Request, state: &AppState) -> Result<ImageInput, ApiError>
 async fn multipart(request: Request, state: &AppState) -> Result<BodyContent, ApiError> {
     let limit = state.config.server.max_images_per_request;
     let most = 2 * limit + MAX_OPTIONS;
-    let parts = form::parts(request, state, most).await?;
-    let count = parts.len();
-    let mut content = BodyContent::default();
-    let mut options = FormOptions::default();
-    for part in parts {
-        match part.name.as_str() {
-            "image" => content.images.push(image(part)),
-            "mask" => content.masks.push(image(part)),
-            _ => options.add(&part)?,
+    let read = move |parts: Vec<Part>| {
+        let count = parts.len();
+        let mut content = BodyContent::default();
+        let mut options = FormOptions::default();
+        for part in parts {
+            match part.name.as_str() {
+                "image" => content.images.push(image(part)),
+                "mask" => content.masks.push(image(part)),
+                _ => options.add(part)?,
+            }
         }
-    }
-    if content.images.is_empty() {
-        return Err(ApiError::MissingImage("no part is named `image`"));
-    }
-    if content.images.len().max(content.masks.len()) > limit {
-        return Err(ApiError::TooManyImages { limit });
-    }
-    form::check_count(count, most)?;
-    content.options = options.merged()?;
-    Ok(content)
+        if content.images.is_empty() {
+            return Err(ApiError::MissingImage("no part is named `image`"));
+        }
+        if content.images.len().max(content.masks.len()) > limit {
+            return Err(ApiError::TooManyImages { limit });
+        }
+        form::check_count(count, most)?;
+        content.options = options.merged()?;
+        Ok(content)
+    };
+    form::read(request, state, most, read).await
 }
 
 /// Returns the image of a part. The name of its file is the id.
@@ -217,35 +222,11 @@ fn image(part: Part) -> ImageInput {
     }
 }
 
-/// The options of a form.
-#[derive(Default)]
-struct FormOptions {
-    /// The options with a part of their own.
-    texts: Vec<(String, String)>,
-    /// The part named `options`.
-    options: Option<Value>,
-}
-
-impl FormOptions {
-    fn add(&mut self, part: &Part) -> Result<(), ApiError> {
-        let text = part.text()?;
-        match part.name.as_str() {
-            "options" => self.options = Some(parse_options("options", text)?),
-            name => self.texts.push((name.to_owned(), text.to_owned())),
-        }
-        Ok(())
-    }
-
-    fn merged(self) -> Result<Option<Value>, ApiError> {
-        merge(options_from_pairs(&self.texts), self.options)
-    }
-}
-
 /// Parses the JSON of an option.
 fn parse_options(name: &str, text: &str) -> Result<Value, ApiError> {
     let parsed: Result<Options, _> = serde_json::from_str(text);
     parsed.map(|options| options.0).map_err(|error| {
-        let detail = error.to_string();
+        let detail = excerpt(&error);
         match detail.starts_with(NUL) {
             true => ApiError::invalid_option(name, NUL),
             false => ApiError::invalid_option(name, format!("is not JSON: {detail}")),
@@ -255,7 +236,7 @@ fn parse_options(name: &str, text: &str) -> Result<Value, ApiError> {
 
 fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
     let pairs: Vec<(String, String)> = serde_html_form::from_str(query)
-        .map_err(|error| ApiError::invalid_option("query", error.to_string()))?;
+        .map_err(|error| ApiError::invalid_option("query", excerpt(&error)))?;
     match pairs.len() > MAX_OPTIONS {
         true => Err(ApiError::invalid_option(
             "query",
@@ -267,25 +248,31 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, ApiError> {
 
 /// Converts text options to a JSON object. A text that is a JSON number or boolean becomes one, so that the options of
 /// every format follow the same rules.
-fn options_from_pairs(pairs: &[(String, String)]) -> Option<Value> {
-    if pairs.is_empty() {
+fn options_from_texts(texts: Vec<(String, String)>) -> Option<Value> {
+    if texts.is_empty() {
         return None;
     }
-    let tree = pairs
-        .iter()
+    let tree = texts
+        .into_iter()
         .map(|(name, text)| {
-            let value = match serde_json::from_str(text) {
-                Ok(_) if TEXT_OPTIONS.contains(&name.as_str()) => Value::String(text.clone()),
-                Ok(Value::Number(value)) if value.is_f64() => {
-                    value.as_f64().map_or(Value::Null, number)
-                }
-                Ok(value @ (Value::Bool(_) | Value::Number(_))) => value,
-                _ => Value::String(text.clone()),
-            };
-            (name.clone(), value)
+            let is_text = TEXT_OPTIONS.contains(&name.as_str());
+            let scalar = if is_text { None } else { scalar(&text) };
+            (name, scalar.unwrap_or(Value::String(text)))
         })
         .collect();
     Some(Value::Object(tree))
+}
+
+/// Reads a JSON number or boolean. Other JSON stays text, so it is not parsed.
+fn scalar(text: &str) -> Option<Value> {
+    match text.trim_ascii_start().bytes().next()? {
+        b't' | b'f' => serde_json::from_str(text).ok().map(Value::Bool),
+        b'-' | b'0'..=b'9' => match serde_json::from_str::<Number>(text).ok()? {
+            value if value.is_f64() => value.as_f64().map(number),
+            value => Some(Value::Number(value)),
+        },
+        _ => None,
+    }
 }
 
 /// Options that stay text even if they look like a number.
@@ -318,7 +305,7 @@ fn merge(query: Option<Value>, body: Option<Value>) -> Result<Option<Value>, Api
 /// # Errors
 /// Returns an error with the name of the first invalid option.
 pub fn read_query<O: DeserializeOwned>(query: &str) -> Result<O, ApiError> {
-    read_options(options_from_pairs(&pairs(query)?), None)
+    read_options(options_from_texts(pairs(query)?), None)
 }
 
 /// Checks the number of entries that a request asks for on one page.
@@ -370,6 +357,29 @@ mod tests {
         assert!(read("det_size=320.5").is_err());
     }
 
+    #[test]
+    fn only_scalars_are_read_as_json() {
+        for (text, value) in [
+            ("1", Some(Value::from(1))),
+            (" -2 ", Some(Value::from(-2))),
+            ("320.0", Some(Value::from(320))),
+            ("0.5", Some(Value::from(0.5))),
+            ("18446744073709551615", Some(Value::from(u64::MAX))),
+            ("true", Some(Value::Bool(true))),
+            ("false\n", Some(Value::Bool(false))),
+            ("True", None),
+            ("1e999", None),
+            ("1 2", None),
+            ("+1", None),
+            ("\"1\"", None),
+            ("[1]", None),
+            ("null", None),
+            ("", None),
+        ] {
+            assert_eq!(scalar(text), value, "{text:?}");
+        }
+    }
+
     /// A new option that is plain text must be in the list. Otherwise a text such as `42` would become a number.
     #[test]
     fn every_plain_text_option_of_the_document_stays_text() {
@@ -412,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_body_overrides_the_query() {
-        let query = options_from_pairs(&pairs("det_size=320&crops=true").unwrap());
+        let query = options_from_texts(pairs("det_size=320&crops=true").unwrap());
         let merged: ScanRequest =
             read_options(query, Some(serde_json::json!({"det_size": 640}))).unwrap();
         assert_eq!(

@@ -1,5 +1,7 @@
 //! The errors of the pipeline.
 
+use std::fmt::{self, Display, Write as _};
+
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError, registry::Role};
 use facescan_store::StoreError;
@@ -132,17 +134,55 @@ impl InvalidOption {
     }
 }
 
-/// Shortens a text that quotes the caller.
-pub fn shorten(mut text: String) -> String {
-    const MAX_BYTES: usize = 500;
-    if text.len() > MAX_BYTES {
-        let end = (0..=MAX_BYTES)
-            .rev()
-            .find(|&end| text.is_char_boundary(end));
-        text.truncate(end.unwrap_or(0));
-        text.push('…');
+/// The longest text that quotes a caller, in bytes.
+const MAX_BYTES: usize = 500;
+
+/// Shortens a text that quotes the caller, and its memory.
+pub fn shorten(text: String) -> String {
+    match text.len() > MAX_BYTES {
+        true => excerpt(&text),
+        false => text,
     }
-    text
+}
+
+/// Writes the beginning of an error that quotes the caller. What is beyond it is never written.
+pub fn excerpt(error: &impl Display) -> String {
+    beginning(error, MAX_BYTES)
+}
+
+/// Writes at most `most` bytes of an error that quotes the caller.
+pub(in crate::pipeline) fn beginning(error: &impl Display, most: usize) -> String {
+    let mut beginning = Beginning {
+        text: String::new(),
+        most,
+        is_cut: false,
+    };
+    // The only error is that of a text which has its most bytes.
+    write!(beginning, "{error}").ok();
+    if beginning.is_cut {
+        beginning.text.push('…');
+    }
+    beginning.text
+}
+
+/// A text of at most `most` bytes. It refuses to be written further, which ends the writing.
+struct Beginning {
+    text: String,
+    most: usize,
+    is_cut: bool,
+}
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let left = self.most - self.text.len();
+        let end = part.floor_char_boundary(left);
+        self.text.push_str(&part[..end]);
+        self.is_cut = end < part.len();
+        match self.is_cut {
+            true => Err(fmt::Error),
+            false => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -157,5 +197,23 @@ mod tests {
             "{} bytes",
             text.len()
         );
+        let text = shorten("é".repeat(1_000_000));
+        assert!(text.capacity() < 2000, "{} bytes", text.capacity());
+    }
+
+    #[test]
+    fn an_error_is_not_written_beyond_its_beginning() {
+        struct Endless;
+        impl Display for Endless {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                loop {
+                    formatter.write_str("€ ")?;
+                }
+            }
+        }
+        let text = excerpt(&Endless);
+        assert!(text.len() < 510 && text.ends_with('…'), "{text}");
+        assert_eq!(excerpt(&"short"), "short");
+        assert_eq!(excerpt(&"x".repeat(MAX_BYTES)).len(), MAX_BYTES);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     admission::Priority,
     config::{Config, DecodeMode, DetSize, EmbeddingFormat},
     pipeline::embed_image::EmbedKind,
-    pipeline::error::{InvalidOption, PipelineError},
+    pipeline::error::{InvalidOption, PipelineError, beginning},
     pipeline::run::RunOptions,
 };
 use facescan_imaging::quality::acceptance::Preset;
@@ -24,6 +24,9 @@ pub const MAX_SOURCE_BYTES: usize = 512;
 
 /// The maximum length of `source_url`, in bytes. The schemas have the same number.
 pub const MAX_SOURCE_URL_BYTES: usize = 4096;
+
+/// The most bytes that are read of the error of an option. It begins with a name of at most 256 bytes.
+const MAX_ERROR_BYTES: usize = 1000;
 
 /// The operation of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -145,8 +148,8 @@ pub struct ScanRequest {
 /// [`InvalidOption`] with the name of the first invalid option.
 pub fn from_tree<O: DeserializeOwned>(tree: &serde_json::Value) -> Result<O, InvalidOption> {
     serde_path_to_error::deserialize(tree).map_err(|error| {
-        let path = error.path().to_string();
-        let detail = error.into_inner().to_string();
+        let path = beginning(error.path(), MAX_ERROR_BYTES);
+        let detail = beginning(error.inner(), MAX_ERROR_BYTES);
         match detail
             .strip_prefix("unknown field `")
             .and_then(|rest| rest.split_once('`'))

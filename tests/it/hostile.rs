@@ -26,7 +26,7 @@ async fn forms_with_ten_thousand_parts_are_refused() {
     let app = TestApp::start().await;
     for (part, code) in [
         (r#"name="image"; filename="a""#, "too_many_images"),
-        (r#"name="min_score""#, "missing_image"),
+        (r#"name="min_score""#, "invalid_body"),
         (r#"name="options""#, "invalid_option"),
     ] {
         let reply = send_form(&app, 10_000, part).await;

@@ -20,7 +20,8 @@ use super::{
     arriving::{self, SharedReservation},
     body::MAX_OPTIONS,
     body_reader::body,
-    form, options_from_pairs, pairs, parse_options,
+    form::{self, FormOptions, Part},
+    options_from_texts, pairs, parse_options,
 };
 use crate::{
     admission::Priority,
@@ -166,7 +167,7 @@ impl BatchBody {
         has_head: bool,
     ) -> Result<Self, ApiError> {
         let format = SubmissionFormat::of(request.headers())?;
-        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
         let mut tree = match query {
             Some(Value::Object(tree)) => tree,
             _ => Map::new(),
@@ -186,7 +187,10 @@ impl BatchBody {
                 Entries::Read(vec![Ok(item(None, bytes))].into_iter())
             }
             SubmissionFormat::Body(BodyFormat::Multipart) => {
-                form(request, state, &mut tree).await?
+                let most = MAX_ITEMS + MAX_OPTIONS;
+                let (items, fields) = form::read(request, state, most, form).await?;
+                tree.extend(fields);
+                Entries::Read(items.into_iter())
             }
             SubmissionFormat::Body(format @ (BodyFormat::Json | BodyFormat::Msgpack)) => {
                 let is_json = matches!(format, BodyFormat::Json);
@@ -211,34 +215,35 @@ fn head_of(tree: Map<String, Value>, has_head: bool) -> Result<HeadFields, ApiEr
     Ok(from_tree(&Value::Object(tree))?)
 }
 
-/// Reads a form: the fields of the head, then the images.
-async fn form(
-    request: Request,
-    state: &AppState,
-    tree: &mut Map<String, Value>,
-) -> Result<Entries, ApiError> {
-    let most = MAX_ITEMS + MAX_OPTIONS;
-    let parts = form::parts(request, state, most).await?;
+/// The items of a body, and the fields of its head.
+type FormContent = (Vec<Result<ItemEntry, EntryError>>, Map<String, Value>);
+
+/// Reads the parts of a form: the fields of the head, then the images.
+fn form(parts: Vec<Part>) -> Result<FormContent, ApiError> {
     let count = parts.len();
     let mut items = Vec::new();
+    let mut fields = FormOptions::default();
     for part in parts {
-        if part.name == "image" {
-            items.push(Ok(item(part.file_name, part.content)));
-            continue;
+        match part.name == "image" {
+            true => items.push(Ok(item(part.file_name, part.content))),
+            false => fields.add(part)?,
         }
-        let value = match part.text()? {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            text => Value::String(text.to_owned()),
-        };
-        tree.insert(part.name, value);
     }
     if items.len() > MAX_ITEMS {
         return Err(ApiError::TooManyItems { limit: MAX_ITEMS });
     }
-    form::check_count(count, most)?;
-    parse_texts(tree)?;
-    Ok(Entries::Read(items.into_iter()))
+    form::check_count(count, MAX_ITEMS + MAX_OPTIONS)?;
+    let mut tree = Map::new();
+    for (name, text) in fields.into_texts()? {
+        let value = match text.as_str() {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ => Value::String(text),
+        };
+        tree.insert(name, value);
+    }
+    parse_texts(&mut tree)?;
+    Ok((items, tree))
 }
 
 /// Returns the item of an image.

@@ -27,11 +27,14 @@ const MAX_DEPTH: usize = 4;
 /// The maximum number of values in all options.
 const MAX_VALUES: usize = 1024;
 
+/// The maximum length of all texts in options, in bytes.
+pub(super) const MAX_OPTIONS_BYTES: usize = 256 << 10;
+
 /// The maximum length of the name of an option, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The maximum depth of a msgpack body. The JSON parser has the same limit, and reads what the database has stored.
-const MAX_NESTING: usize = 128;
+pub(super) const MAX_NESTING: usize = 128;
 
 /// A JSON or msgpack body.
 #[derive(Deserialize)]
@@ -99,14 +102,23 @@ pub struct Options(pub Value);
 pub struct Fields(pub Map<String, Value>);
 
 /// Reads the fields of an object one by one, with the limits of [`Fields`].
+#[derive(Default)]
 pub(super) struct FieldReader {
-    left: Cell<usize>,
+    left: Left,
 }
 
-impl Default for FieldReader {
+/// What options may still have.
+struct Left {
+    values: Cell<usize>,
+    /// The bytes of texts.
+    bytes: Cell<usize>,
+}
+
+impl Default for Left {
     fn default() -> Self {
         Self {
-            left: Cell::new(MAX_VALUES),
+            values: Cell::new(MAX_VALUES),
+            bytes: Cell::new(MAX_OPTIONS_BYTES),
         }
     }
 }
@@ -158,7 +170,7 @@ where
 
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let left = Cell::new(MAX_VALUES);
+        let left = Left::default();
         Tree::new(MAX_DEPTH, &left)
             .deserialize(deserializer)
             .map(Self)
@@ -167,7 +179,7 @@ impl<'de> Deserialize<'de> for Options {
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let left = Cell::new(MAX_VALUES);
+        let left = Left::default();
         // The options are one of the fields.
         match Tree::new(MAX_DEPTH + 1, &left).deserialize(deserializer)? {
             Value::Object(fields) => Ok(Self(fields)),
@@ -180,12 +192,12 @@ impl<'de> Deserialize<'de> for Fields {
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     depth: usize,
-    /// The number of values that may still be kept.
-    left: &'a Cell<usize>,
+    /// What may still be kept.
+    left: &'a Left,
 }
 
 impl<'a> Tree<'a> {
-    fn new(depth: usize, left: &'a Cell<usize>) -> Self {
+    fn new(depth: usize, left: &'a Left) -> Self {
         Self { depth, left }
     }
 
@@ -199,9 +211,9 @@ impl<'a> Tree<'a> {
 
     /// Counts a value of a level that already has `kept` values.
     fn count<E: Error>(self, kept: usize) -> Result<(), E> {
-        match self.left.get().checked_sub(1) {
+        match self.left.values.get().checked_sub(1) {
             Some(left) if kept < MAX_OPTIONS => {
-                self.left.set(left);
+                self.left.values.set(left);
                 Ok(())
             }
             _ => Err(E::custom("there are too many options or values")),
@@ -250,6 +262,13 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        let left = self.left.bytes.get().checked_sub(value.len());
+        let left = left.ok_or_else(|| {
+            E::custom(format!(
+                "the texts of the options have more than {MAX_OPTIONS_BYTES} bytes"
+            ))
+        })?;
+        self.left.bytes.set(left);
         match value.contains('\0') {
             true => Err(E::custom(NUL)),
             false => Ok(value.into()),
@@ -344,5 +363,9 @@ mod tests {
         assert!(read(&many).is_err(), "more than {MAX_VALUES} values");
         let many: String = (0..=MAX_OPTIONS).map(|n| format!(r#""{n}":1,"#)).collect();
         assert!(read(&format!("{{{many}\"z\":1}}")).is_err());
+        let text = format!("[\"{}\"", "x".repeat(MAX_OPTIONS_BYTES / 2));
+        assert!(read(&format!("{text}]")).is_ok());
+        let error = read(&format!("[{text}],{text},\"x\"]]")).unwrap_err();
+        assert!(error.to_string().contains("262144 bytes"), "{error}");
     }
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     context::RequestContext,
     http::{AppState, error::ApiError},
+    pipeline::error::excerpt,
 };
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
@@ -107,14 +108,14 @@ pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
     reserve_parsed(reservation, body.len())?;
     let length = body.len();
     let parse_body = move || {
-        let checked = match is_json {
-            true => texts::check_json(&body),
-            false => texts::check_msgpack(&body),
+        let prepared = match is_json {
+            true => texts::prepared_json(body),
+            false => texts::check_msgpack(&body).map(|()| body),
         };
-        checked.map_err(|error| ApiError::invalid_body(error.to_string()))?;
+        let body = prepared.map_err(|error| ApiError::invalid_body(excerpt(&error)))?;
         let parsed = match is_json {
-            true => serde_json::from_slice::<B>(&body).map_err(|error| error.to_string()),
-            false => from_msgpack::<B>(&body).map_err(|error| error.to_string()),
+            true => serde_json::from_slice::<B>(&body).map_err(|error| excerpt(&error)),
+            false => from_msgpack::<B>(&body).map_err(|error| excerpt(&error)),
         };
         drop(body);
         read(parsed.map_err(|detail| B::malformed(detail, limit))?)

@@ -5,12 +5,13 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    BodyFormat, FormOptions,
+    BodyFormat,
     admitted::{Admitted, RequestReservations},
     body::{MAX_OPTIONS, Options, entries},
     body_reader::{StructuredBody, body, structured},
     face_input::{FaceEntry, FaceInput, stored},
-    form, image, options_from_pairs, pairs, read_options,
+    form::{self, FormOptions, Part},
+    image, options_from_texts, pairs, read_options,
 };
 use crate::{
     context::RequestContext,
@@ -69,7 +70,7 @@ where
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let format = BodyFormat::of(request.headers())?;
-        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
         let mut context = RequestContext::of(&request)?;
         let (admitted, request) = Admitted::admit_body(request, state, None).await?;
         let content = match format {
@@ -111,23 +112,25 @@ where
 async fn multipart(request: Request, state: &AppState) -> Result<FacesContent, ApiError> {
     let limit = state.config.server.max_images_per_request;
     let most = limit + MAX_OPTIONS;
-    let parts = form::parts(request, state, most).await?;
-    let count = parts.len();
-    let mut faces = Vec::new();
-    let mut options = FormOptions::default();
-    for part in parts {
-        match part.name.as_str() {
-            "image" => faces.push(FaceInput::Image(image(part))),
-            "face_id" => faces.push(stored(part.text()?, "face_id")?),
-            _ => options.add(&part)?,
+    let read = move |parts: Vec<Part>| {
+        let count = parts.len();
+        let mut faces = Vec::new();
+        let mut options = FormOptions::default();
+        for part in parts {
+            match part.name.as_str() {
+                "image" => faces.push(FaceInput::Image(image(part))),
+                "face_id" => faces.push(stored(part.text()?, "face_id")?),
+                _ => options.add(part)?,
+            }
         }
-    }
-    if faces.len() > limit {
-        return Err(ApiError::TooManyImages { limit });
-    }
-    form::check_count(count, most)?;
-    Ok(FacesContent {
-        faces,
-        options: options.merged()?,
-    })
+        if faces.len() > limit {
+            return Err(ApiError::TooManyImages { limit });
+        }
+        form::check_count(count, most)?;
+        Ok(FacesContent {
+            faces,
+            options: options.merged()?,
+        })
+    };
+    form::read(request, state, most, read).await
 }

@@ -4,6 +4,7 @@
 //! and the number of its parts and the length of their heads are limited.
 
 mod disposition;
+mod options;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +16,13 @@ use bytes::Bytes;
 use memchr::memmem::Finder;
 use mime::{BOUNDARY, Mime};
 
+pub(super) use self::options::FormOptions;
+
 use self::disposition::Disposition;
-use super::body_reader::{body, parse};
+use super::{
+    body::MAX_OPTIONS_BYTES,
+    body_reader::{body, parse},
+};
 use crate::{
     context::RequestContext,
     http::{AppState, error::ApiError},
@@ -26,16 +32,13 @@ use crate::{
 /// The maximum length of an option in its own part, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// The maximum length of the part `options`, in bytes.
-const MAX_OPTIONS_BYTES: usize = 256 << 10;
-
 /// The maximum length of the head of a part, in bytes.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// The maximum number of headers of a part.
 const MAX_HEADERS: usize = 16;
 
-/// Forms of up to this length are divided on the thread of the request, because a job of the CPU pool takes longer.
+/// Forms of up to this length are read on the thread of the request, because a job of the CPU pool takes longer.
 const SMALL_FORM: usize = 1 << 20;
 
 /// A part of a form.
@@ -71,23 +74,29 @@ impl Part {
     }
 }
 
-/// Reads the parts of a form. One more than `most` means any larger number.
+/// Divides a form into its parts and reads them with `read`, where that holds nobody up. One part more than `most` means any
+/// larger number.
 ///
 /// # Errors
-/// [`ApiError::InvalidBody`] if the body is not a form, or the errors of [`body`].
-pub(super) async fn parts(
+/// [`ApiError::InvalidBody`] if the body is not a form, or the errors of [`body`] and of `read`.
+pub(super) async fn read<T, F>(
     request: Request,
     state: &AppState,
     most: usize,
-) -> Result<Vec<Part>, ApiError> {
+    read: F,
+) -> Result<T, ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce(Vec<Part>) -> Result<T, ApiError> + Send + 'static,
+{
     let boundary = boundary(request.headers())?;
     let tenant = RequestContext::of(&request)?.principal.tenant;
     let form = body(request, state.config.server.max_body_bytes).await?;
     let length = form.len();
-    let divide = move || divide(&form, &boundary, most);
+    let job = move || read(divide(&form, &boundary, most)?);
     match length <= SMALL_FORM {
-        true => divide(),
-        false => parse(state, tenant, length, divide).await,
+        true => job(),
+        false => parse(state, tenant, length, job).await,
     }
 }
 
@@ -103,7 +112,7 @@ fn boundary(headers: &HeaderMap) -> Result<String, ApiError> {
     })
 }
 
-/// Checks the number of parts that [`parts`] returned.
+/// Checks the number of parts of a form.
 ///
 /// # Errors
 /// [`ApiError::InvalidBody`] if there are more than `most`.

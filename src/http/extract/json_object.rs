@@ -12,6 +12,7 @@ use super::{arriving, body_reader::body};
 use crate::{
     http::{AppState, error::ApiError},
     ingest::text::NUL,
+    pipeline::error::excerpt,
 };
 
 /// The maximum length of a body, in bytes.
@@ -40,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonObject<T> {
         }
         serde_json::from_slice(&body)
             .map(Self)
-            .map_err(|error| ApiError::invalid_body(error.to_string()))
+            .map_err(|error| ApiError::invalid_body(excerpt(&error)))
     }
 }
 

@@ -5,12 +5,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    BodyFormat, FormOptions,
+    BodyFormat,
     admitted::{Admitted, RequestReservations},
     body::{MAX_OPTIONS, Options},
     body_reader::{StructuredBody, structured},
     face_input::{FaceEntry, FaceInput, stored},
-    form, image, options_from_pairs, pairs, read_options,
+    form::{self, FormOptions, Part},
+    image, options_from_texts, pairs, read_options,
 };
 use crate::{
     context::RequestContext,
@@ -64,7 +65,7 @@ impl FromRequest<AppState> for PairRequest {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let format = BodyFormat::of(request.headers())?;
-        let query = options_from_pairs(&pairs(request.uri().query().unwrap_or_default())?);
+        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
         let mut context = RequestContext::of(&request)?;
         let (admitted, request) = Admitted::admit_body(request, state, None).await?;
         let content = match format {
@@ -99,8 +100,15 @@ impl FromRequest<AppState> for PairRequest {
 
 async fn multipart(request: Request, state: &AppState) -> Result<PairContent, ApiError> {
     let most = 2 + MAX_OPTIONS;
-    let parts = form::parts(request, state, most).await?;
-    form::check_count(parts.len(), most)?;
+    let read = move |parts: Vec<Part>| {
+        form::check_count(parts.len(), most)?;
+        pair(parts)
+    };
+    form::read(request, state, most, read).await
+}
+
+/// Reads the parts of a form.
+fn pair(parts: Vec<Part>) -> Result<PairContent, ApiError> {
     let mut faces = [None, None];
     let mut options = FormOptions::default();
     for part in parts {
@@ -110,7 +118,7 @@ async fn multipart(request: Request, state: &AppState) -> Result<PairContent, Ap
             "a_face_id" => (Side::A, stored(part.text()?, "a_face_id")?),
             "b_face_id" => (Side::B, stored(part.text()?, "b_face_id")?),
             _ => {
-                options.add(&part)?;
+                options.add(part)?;
                 continue;
             }
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{body::BodyDataStream, extract::Request};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures::StreamExt;
 use serde_json::{Map, Value};
 use tokio::task::coop::consume_budget;
@@ -13,6 +13,7 @@ use super::{
         arriving::incomplete,
         body::{Fields, malformed},
         body_reader::parse,
+        texts,
     },
     SMALL_BODY,
     entry::LooseEntry,
@@ -21,6 +22,7 @@ use crate::{
     batches::submission::{EntryError, ItemEntry},
     context::RequestContext,
     http::{AppState, error::ApiError},
+    pipeline::error::excerpt,
 };
 
 /// One job of the CPU pool parses several lines, because it waits for a thread as long as the job of an image does.
@@ -30,6 +32,9 @@ const BYTES_PER_JOB: usize = 4 << 20;
 
 /// The bytes of a line besides the image in base64.
 const OTHER_FIELDS: u64 = 64 << 10;
+
+/// A longer line is a large part of the memory of its request.
+const LONG_LINE: usize = 1 << 20;
 
 /// The longest first line in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
@@ -50,7 +55,7 @@ pub struct Lines {
 
 /// A line, or a note that it was too long.
 enum Line {
-    Whole(Bytes),
+    Whole(BytesMut),
     TooLong,
 }
 
@@ -83,7 +88,7 @@ impl Lines {
             Some(Line::Whole(line)) if line.len() <= MAX_HEAD_BYTES => {
                 let head: Result<Fields, _> = serde_json::from_slice(&line);
                 head.map(|head| head.0)
-                    .map_err(|error| match malformed(error.to_string(), 0) {
+                    .map_err(|error| match malformed(excerpt(&error), 0) {
                         ApiError::InvalidBody(detail) => ApiError::invalid_body(format!(
                             "the first line must describe the batch: {detail}"
                         )),
@@ -146,12 +151,23 @@ impl Lines {
         }
     }
 
+    /// Adds bytes to the buffer. One with a long line grows by a quarter, because by itself it would double.
+    fn add(&mut self, part: &[u8]) {
+        let length = self.buffer.len() + part.len();
+        if length > self.buffer.capacity().max(LONG_LINE) {
+            let mut larger = BytesMut::with_capacity(length + length / 4);
+            larger.extend_from_slice(&self.buffer);
+            self.buffer = larger;
+        }
+        self.buffer.extend_from_slice(part);
+    }
+
     async fn read_line(&mut self) -> Result<Option<Line>, ApiError> {
         let mut is_too_long = false;
         loop {
             let rest = &self.buffer[self.searched..];
             if let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
-                let line = self.buffer.split_to(self.searched + at + 1).freeze();
+                let line = self.buffer.split_to(self.searched + at + 1);
                 self.searched = 0;
                 return Ok(Some(match is_too_long || line.len() > self.limit {
                     true => Line::TooLong,
@@ -166,7 +182,7 @@ impl Lines {
                 self.searched = 0;
             }
             if self.is_at_end {
-                let line = self.buffer.split().freeze();
+                let line = self.buffer.split();
                 self.searched = 0;
                 return Ok(match (is_too_long, line.is_empty()) {
                     (true, _) => Some(Line::TooLong),
@@ -176,7 +192,7 @@ impl Lines {
             }
             match self.body.next().await {
                 None => self.is_at_end = true,
-                Some(Ok(part)) => self.buffer.extend_from_slice(&part),
+                Some(Ok(part)) => self.add(&part),
                 Some(Err(error)) => return Err(incomplete(&error)),
             }
         }
@@ -187,9 +203,13 @@ impl Lines {
 fn entry(line: Line, limit: u64) -> Result<ItemEntry, EntryError> {
     match line {
         Line::TooLong => Err(EntryError::TooLarge { limit }),
-        Line::Whole(line) => match serde_json::from_slice::<LooseEntry>(&line) {
-            Ok(loose) => loose.into_entry(),
-            Err(error) => Err(EntryError::Malformed(error.to_string().into())),
-        },
+        Line::Whole(mut line) => {
+            texts::prepare_json(&mut line)
+                .map_err(|error| EntryError::Malformed(excerpt(&error).into()))?;
+            match serde_json::from_slice::<LooseEntry>(&line) {
+                Ok(loose) => loose.into_entry(),
+                Err(error) => Err(EntryError::Malformed(excerpt(&error).into())),
+            }
+        }
     }
 }
