@@ -6,6 +6,7 @@
 
 mod bodies;
 mod config;
+mod cpu_time;
 mod decode;
 mod exif;
 mod guard;
@@ -24,7 +25,7 @@ pub use guard::url_guard;
 pub use npy::npy;
 pub use prepare::prepare;
 pub use registry::registry;
-pub use routes::{Route, routes_with_bodies};
+pub use routes::{Answer, Route, routes_with_bodies};
 pub use submissions::ndjson;
 
 /// A property of bytes.

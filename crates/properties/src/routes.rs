@@ -1,21 +1,41 @@
 //! The routes of the server, as its OpenAPI document describes them.
 
-use std::sync::OnceLock;
+use std::{convert::Infallible, sync::OnceLock, time::Duration};
 
 use axum::{
     Router,
     body::{Body, to_bytes},
     extract::Request,
-    http::header::CONTENT_TYPE,
+    http::header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use bytes::Bytes;
+use futures::stream;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::server::with_server;
+use crate::{
+    cpu_time::{of_process, with_longest_poll},
+    server::with_server,
+};
 
 /// The router of the server.
 static ROUTER: OnceLock<Router> = OnceLock::new();
+
+/// The bytes of a body that arrive at once.
+const PIECE: usize = 64 << 10;
+
+/// What a server answers, and what that took.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+    /// The longest time that the request has kept the thread that serves all requests.
+    pub longest_poll: Duration,
+    /// The time that all threads have worked.
+    pub time: Duration,
+}
 
 /// A route that takes a body.
 #[derive(Debug)]
@@ -53,20 +73,39 @@ fn route(path: &str, method: &str, operation: &Value) -> Option<Route> {
 }
 
 impl Route {
-    /// Sends a body to the route. Returns the status and the body of the response.
-    pub fn send(&self, content_type: &str, body: Bytes) -> (u16, Bytes) {
+    /// Sends a body to the route, in pieces as from a connection.
+    pub fn send(&self, content_type: &str, body: &Bytes) -> Answer {
         let request = Request::builder()
             .method(self.method.as_str())
             .uri(&self.path)
             .header(CONTENT_TYPE, content_type)
-            .body(Body::from(body))
+            .header(CONTENT_LENGTH, body.len())
+            .body(arriving(body.clone()))
             .expect("a request");
         with_server(async |state| {
             let router = ROUTER.get_or_init(|| facescan::http::router(state.clone()));
-            let Ok(response) = router.clone().oneshot(request).await;
+            let began = of_process();
+            let (Ok(response), longest_poll) =
+                with_longest_poll(router.clone().oneshot(request)).await;
             let status = response.status().as_u16();
             let body = to_bytes(response.into_body(), usize::MAX).await;
-            (status, body.expect("a body in memory"))
+            Answer {
+                status,
+                body: body.expect("a body in memory"),
+                longest_poll,
+                time: of_process().saturating_sub(began),
+            }
         })
     }
+}
+
+/// Returns a body whose pieces arrive one after another. The server holds only those that it has kept.
+fn arriving(body: Bytes) -> Body {
+    Body::from_stream(stream::unfold(body, |mut rest| async move {
+        // Between two pieces, the server may do something else.
+        tokio::task::yield_now().await;
+        let piece = rest.split_to(rest.len().min(PIECE));
+        let piece = (!piece.is_empty()).then(|| Bytes::copy_from_slice(&piece));
+        piece.map(|piece| (Ok::<_, Infallible>(piece), rest))
+    }))
 }
