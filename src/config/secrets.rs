@@ -16,12 +16,27 @@ const CLIENTS: [&str; 5] = ["PG", "AWS_", "AZURE_", "GOOGLE_", "OTEL_"];
 /// The parts of those names that stand for a secret.
 const SECRET_NAMES: [&str; 5] = ["PASSWORD", "SECRET", "TOKEN", "KEY", "HEADERS"];
 
+/// How the names of the parameters of a URL end that are secrets.
+const SECRET_PARAMETERS: [&str; 7] = [
+    "key",
+    "password",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "auth",
+];
+
 impl Config {
     /// Returns every text that must not be printed: passwords and tokens of URLs, keys, and values of headers, also as they are
     /// encoded in URLs and in headers for HTTP's basic authentication.
     pub fn secrets(&self) -> BTreeSet<String> {
         let mut secrets = BTreeSet::new();
-        let urls = [self.database.url.as_ref(), self.batches.queue.as_ref()];
+        let urls = [
+            self.database.url.as_ref(),
+            self.batches.queue.as_ref(),
+            self.audit.heads.as_ref(),
+        ];
         let urls = urls.into_iter().flatten().map(SecretString::expose_secret);
         let plain = [
             self.batches.payloads.as_ref(),
@@ -37,12 +52,13 @@ impl Config {
             self.traces.authorization.as_ref(),
             self.qdrant.api_key.as_ref(),
             self.batches.queue_token.as_ref(),
+            self.audit.secret.as_ref(),
         ];
-        for text in texts.into_iter().flatten() {
-            // The value of a header has a scheme before the secret.
-            secrets.extend(text.expose_secret().split(' ').map(str::to_owned));
-            secrets.insert(text.expose_secret().to_owned());
-        }
+        let texts = texts.into_iter().flatten();
+        secrets.extend(texts.map(|text| text.expose_secret().to_owned()));
+        // The value of a header has a scheme before the secret.
+        let header = self.traces.authorization.iter();
+        secrets.extend(header.flat_map(|text| text.expose_secret().split(' ').map(str::to_owned)));
         let is_secret = |name: &str| {
             CLIENTS.iter().any(|client| name.starts_with(client))
                 && SECRET_NAMES.iter().any(|part| name.contains(part))
@@ -79,7 +95,9 @@ fn add_url(url: &str, secrets: &mut BTreeSet<String>) {
         // The form in which the parser writes it.
         url.password().into_iter().for_each(&mut add);
         for (name, value) in url.query_pairs() {
-            if ["password", "sslpassword", "sig", "token", "key"].contains(&&*name) {
+            let name = name.to_ascii_lowercase();
+            // The path of a file is none.
+            if name != "sslkey" && SECRET_PARAMETERS.iter().any(|end| name.ends_with(end)) {
                 add(&value);
             }
         }
@@ -111,6 +129,7 @@ mod tests {
             ("nats://token-1@host", "token-1"),
             ("postgres://ann:p@ss/w?d@db/faces", "p@ss/w?d"),
             ("postgres:///faces?user=ann&password=hidden", "hidden"),
+            ("https://logs.example/intake?DD-API-KEY=hidden", "hidden"),
             (
                 "https://u:pass-word@host/",
                 &BASE64_STANDARD.encode("u:pass-word"),

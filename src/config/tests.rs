@@ -95,6 +95,72 @@ fn the_secrets_are_the_settings_that_debug_hides() {
     }
 }
 
+/// A secret, and the settings beside it that some settings need.
+const PROBE: &str = "Never-Printed-0123456789-0123456789";
+const BESIDE: [(&str, &str); 1] = [("FACESCAN__OPENID__AUDIENCE", "facescan")];
+
+/// Values with a secret: a text, and URLs that have it as the password and in the query.
+fn values_with_a_secret() -> Vec<String> {
+    let urls = ["postgres", "nats", "s3", "https"]
+        .iter()
+        .flat_map(|scheme| {
+            let place = "127.0.0.1:1/a";
+            [
+                format!("{scheme}://ann:{PROBE}@{place}"),
+                format!("{scheme}://{place}?api_key={PROBE}"),
+            ]
+        });
+    urls.chain([PROBE.to_owned()]).collect()
+}
+
+/// Every setting that can have a secret is one that nothing prints: a new one must be in the list of `Config::secrets`.
+#[test]
+fn every_secret_of_the_settings_is_hidden_and_redacted() {
+    let mut with_secrets = BTreeSet::new();
+    let defaults = leaves("", &serde_saphyr::from_str(DEFAULTS).unwrap());
+    let is_scalar = |value: &Value| value.is_number() || value.is_boolean();
+    let no_scalars = SETTINGS
+        .iter()
+        .zip(defaults)
+        .filter(|(_, (_, value))| !is_scalar(value));
+    for (setting, _) in no_scalars {
+        let accepted = |text: &str| {
+            let variables = BESIDE.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let mut environment: BTreeMap<_, _> = variables.into();
+            environment.insert(setting.variable(), text.to_owned());
+            let sources = Sources {
+                environment,
+                ..Sources::default()
+            };
+            Some(Config::load(&sources).ok()?.0)
+        };
+        // A name or a path can be any text, and is shown. A setting that refuses this one is a URL.
+        if accepted("a").is_some() && !setting.is_secret() {
+            continue;
+        }
+        // The whole text of a key is the secret.
+        let is_key = accepted(PROBE).is_some();
+        for text in values_with_a_secret() {
+            let Some(config) = accepted(&text) else {
+                continue;
+            };
+            with_secrets.insert(&setting.key);
+            let shown = serde_json::to_string(&config).unwrap();
+            assert!(!shown.contains(PROBE), "{}={text}: {shown}", setting.key);
+            let secret = if is_key { &text } else { PROBE };
+            let is_redacted = config.secrets().contains(secret);
+            assert!(is_redacted, "{}={text} would be logged", setting.key);
+        }
+    }
+    let secrets = SETTINGS.iter().filter(|setting| setting.is_secret());
+    for setting in secrets {
+        let is_checked = with_secrets.contains(&setting.key);
+        assert!(is_checked, "this test has no value for {}", setting.key);
+    }
+    // Those, and the URLs that are shown without their secrets.
+    assert!(with_secrets.len() >= 12, "{with_secrets:?}");
+}
+
 #[test]
 fn the_comment_of_every_setting_says_what_is_allowed() {
     for setting in SETTINGS.iter() {

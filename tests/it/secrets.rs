@@ -37,6 +37,14 @@ const SETTINGS: &[(&str, &str)] = &[
         "http://ann:SECRET-8-qdrant@127.0.0.1:1",
     ),
     ("FACESCAN__BATCHES__QUEUE_TOKEN", "SECRET-12-token"),
+    (
+        "FACESCAN__AUDIT__SECRET",
+        "SECRET-13-audit-0123456789-0123456789",
+    ),
+    (
+        "FACESCAN__AUDIT__HEADS",
+        "http://ann:SECRET-14-heads@127.0.0.1:1/heads?key=SECRET-15-heads",
+    ),
     ("AWS_ACCESS_KEY_ID", "SECRET-9-id"),
     ("AWS_SECRET_ACCESS_KEY", "SECRET-10-key"),
     ("PGPASSWORD", "SECRET-11-password"),

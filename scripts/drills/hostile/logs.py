@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from urllib.parse import quote
 
+from ..installation import ROOT
 from .attack import Attack, Report
 from .target import PHOTO, Target, Tenant
 
@@ -13,7 +15,24 @@ NOWHERE = "127.0.0.1:1"
 PLACES: dict[str, str] = {
     "batches__queue": f"nats://u:{SECRET}@{NOWHERE}", "batches__payloads": f"s3://u:{SECRET}@bucket/prefix", "traces__endpoint": f"http://u:{SECRET}@{NOWHERE}/v1/traces",
     "traces__authorization": f"Bearer {SECRET}", "qdrant__api_key": SECRET, "qdrant__url": f"http://u:{SECRET}@{NOWHERE}", "openid__issuer": f"http://u:{SECRET}@{NOWHERE}/",
-    "openid__jwks_url": f"http://u:{SECRET}@{NOWHERE}/keys"}
+    "openid__jwks_url": f"http://u:{SECRET}@{NOWHERE}/keys", "batches__queue_token": SECRET, "audit__secret": f"{SECRET}-{'0' * 32}",
+    "audit__heads": f"http://u:{SECRET}@{NOWHERE}/heads"}
+# Another attack has the database.
+ELSEWHERE = {"database__url"}
+
+
+def secret_settings() -> set[str]:
+    """Returns the settings that configs/config.yaml calls secret."""
+    section, comment, found = "", "", set()
+    for line in (ROOT / "configs/config.yaml").read_text().splitlines():
+        setting = re.match(r"( *)(\w+):", line)
+        comment = comment + line if line.lstrip().startswith("#") else comment
+        if setting:
+            section = section if setting[1] else setting[2]
+            found |= {f"{section}__{setting[2]}"} if "Secret." in comment else set()
+        if setting or not line:
+            comment = ""
+    return found
 
 
 def shown(report: Report, what: str, text: str) -> None:
@@ -25,6 +44,8 @@ def shown(report: Report, what: str, text: str) -> None:
 def settings(target: Target, report: Report) -> None:
     """The log of a server, and `config`, with a secret in each setting that has one."""
     assert target.alice and target.bob
+    missing = secret_settings() - set(PLACES) - ELSEWHERE
+    report.expect(not missing, f"this attack has no value for {', '.join(sorted(missing))}")
     for name, value in PLACES.items():
         variables = {f"FACESCAN__{name.upper()}": value} | ({"FACESCAN__OPENID__AUDIENCE": "a"} if name == "openid__jwks_url" else {})
         variables |= {"FACESCAN__OPENID__AUDIENCE": "a"} if name == "openid__issuer" else {}
