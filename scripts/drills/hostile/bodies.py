@@ -12,7 +12,7 @@ from typing import Iterator
 from .attack import ALLOWANCE, Attack, Report
 from .forms import part
 from .memory import MIB
-from .shapes import JSON_SHAPES, MSGPACK_SHAPES, Shape, in_object, repeated
+from .shapes import JSON_SHAPES, MSGPACK_SHAPES, Shape, in_object, json_list, repeated
 from .target import FORM, JSON, MSGPACK, NDJSON, Target
 
 # The time that a body of the limit may take, and the sizes in turn. The largest one is just below `server.max_body_bytes`.
@@ -47,10 +47,17 @@ class Case:
         return in_object(self.place, value, self.others, self.kind == MSGPACK) if self.place else value
 
 
+def parts_of(name: str, count: int, size: int) -> bytes:
+    """Returns parts that are dear to parse."""
+    return (b"\r\n" + part(name, json_list(b"[[0]]", size - 8))) * count
+
+
 FORM_SHAPES: list[Shape] = [
     *JSON_SHAPES[:5],
     ("many empty parts", lambda size: repeated(b"\r\n" + part("image"), size)),
     ("many parts of an option", lambda size: repeated(b"\r\n" + part("det_size", b"640"), size)),
+    ("190 parts of options", lambda size: parts_of("options", 190, min(size // 190, 256 << 10))),
+    ("190 nested parts of an unknown option", lambda size: parts_of("x", 190, min(size // 190, 64 << 10))),
     ("many headers", lambda size: b"\r\n--b\r\n" + repeated(b"a: b\r\n", size) + b"\r\n"),
     ("almost boundaries", lambda size: repeated(b"\r\n--", size)),
     ("bytes", lambda size: bytes(size))]
@@ -80,8 +87,24 @@ def routes(document: dict) -> Iterator[tuple[str, str, str, list[str], list[str]
                     yield method.upper(), path, kind, *fields(document, content.get("schema", {}))
 
 
+def found(kind: str, name: str) -> Shape:
+    return next(shape for shape in SHAPES[kind] if shape[0] == name)
+
+
+def fixed_cases() -> Iterator[Case]:
+    """The bodies that once took too much memory, or the thread that serves all requests."""
+    for path in ("/detect", "/embed", "/process"):
+        for name in ("a long text behind the name of an image's bytes", "a long text that looks like an image's bytes"):
+            yield Case("POST", path, MSGPACK, "images", found(MSGPACK, name), 60 * MIB, {})
+        yield Case("POST", path, JSON, "images", found(JSON, "an image of escapes"), 60 * MIB, {})
+    for path in ("/detect", "/verify", "/batches", "/collections/{id}/searches"):
+        for name in ("190 parts of options", "190 nested parts of an unknown option"):
+            yield Case("POST", path, FORM, "image", found(FORM, name), 47 * MIB, {})
+
+
 def cases(document: dict) -> Iterator[Case]:
-    """Each field of each body, one that is unknown, and the body itself, with the shapes and sizes in turn."""
+    """The fixed cases. Then each field of each body, one that is unknown, and the body itself, with the shapes and sizes in turn."""
+    yield from fixed_cases()
     shapes, sizes = {kind: itertools.cycle(each) for kind, each in SHAPES.items()}, itertools.cycle(SIZES)
     for method, path, kind, names, needed in routes(document):
         for place in ("", "unknown", *names):

@@ -38,6 +38,8 @@ JSON_SHAPES: list[Shape] = [
     ("lists of a hundred levels", lambda size: json_list(b"[" * 100 + b"]" * 100, size)),
     ("a long text", lambda size: b'"' + b"a" * size + b'"'),
     ("a text of escapes", lambda size: b'"' + repeated(b"\\u0000", size) + b'"'),
+    ("a long text behind the name of an image's bytes", lambda size: b'[{"id":"data"},"' + b"\x7f" * size + b'"]'),
+    ("an image of escapes", lambda size: b'[{"data":"' + repeated(b"AAA\\n", size) + b'"}]'),
     ("a long key", lambda size: b'{"' + b"k" * size + b'":0}'),
     ("a long number", lambda size: b"1" * size),
     ("small texts", lambda size: json_list(b'""', size)),
@@ -89,6 +91,8 @@ MSGPACK_SHAPES: list[Shape] = [
     ("a map that states four billion", lambda size: b"\xdf\xff\xff\xff\xff" + b"\xa0\xc0" * (size // 2)),
     ("a long text", lambda size: pack("a" * size)),
     ("a long binary", lambda size: b"\xc6" + struct.pack(">I", size) + bytes(size)),
+    ("a long text behind the name of an image's bytes", lambda size: pack([{"id": "data"}, "\x7f" * size])),
+    ("a long text that looks like an image's bytes", lambda size: pack(["data", "\x7f" * size])),
     ("extensions", lambda size: packed_list(b"\xd4\x01\x00", size))]
 
 
