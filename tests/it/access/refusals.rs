@@ -1,18 +1,19 @@
 //! What the audit trail has of refused requests, of changes of keys and of reads of people.
 
 use axum::http::StatusCode;
+use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan::context::scope::Scope;
 use facescan_store::AuditEntry;
 use serde_json::{Value, json};
 
 use super::{key, locked, send};
 use crate::support::{
-    app::TestApp,
+    app::{TestApp, image_file},
     cli::facescan,
     database::{Database, on_postgres, on_sqlite},
 };
 
-async fn entries(app: &TestApp, tenant: &str) -> Vec<AuditEntry> {
+pub(super) async fn entries(app: &TestApp, tenant: &str) -> Vec<AuditEntry> {
     let audit = &app.app.retention.audit;
     audit.audit_entries(tenant, 0, 100).await.unwrap()
 }
@@ -261,6 +262,28 @@ async fn reads_of_people_are_recorded_if_the_settings_say_so() {
         ]
     );
     assert!(!format!("{entries:?}").contains("a name"));
+}
+
+/// Whoever reads the metrics of all tenants learns how much is done, and not by whom.
+#[tokio::test]
+async fn the_metrics_name_no_tenant_key_or_source() {
+    let app = locked().await;
+    let alice = key(&app, "tenant-alice", &Scope::ALL).await;
+    let image = BASE64_STANDARD.encode(image_file("t1.jpg"));
+    let body =
+        json!({"images": [{"id": "id-of-alice", "data": image, "source": "source-of-alice"}]});
+    let uri = ("POST", "/detect?store=true");
+    let scanned = send(&app, &alice, uri, body.to_string()).await.result();
+    send(&app, &alice, ("GET", "/images/source-of-alice"), "").await;
+    let operator = key(&app, "operator", &[Scope::Metrics]).await;
+    let metrics = send(&app, &operator, ("GET", "/metrics"), "").await;
+    assert_eq!(metrics.status, StatusCode::OK);
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    assert!(text.contains("/detect"), "{text}");
+    let image = scanned["image_id"].as_str().unwrap();
+    for private in ["alice", &alice[4..20], image] {
+        assert!(!text.contains(private), "{private} is in the metrics");
+    }
 }
 
 /// The metrics are those of all tenants.

@@ -84,6 +84,35 @@ async fn every_route_needs_its_scope() {
     }
 }
 
+/// A stolen key does what its scope names, and nothing else. `search_vectors` alone does nothing.
+#[tokio::test]
+async fn a_key_opens_the_routes_of_its_scope_and_no_others() {
+    let app = locked().await;
+    for scope in Scope::ALL {
+        let own = key(&app, "default", &[scope]).await;
+        let mut opened = 0;
+        for route in routes() {
+            let Some(needed) = route.security[0]["key"][0].as_str() else {
+                continue;
+            };
+            let uri = route.path.replace("{id}", &Uuid::nil().to_string());
+            let reply = send(&app, &own, (&route.method, &uri), "").await;
+            let name = format!("{} {uri} with {}", route.method, scope.name());
+            if needed == scope.name() {
+                assert_ne!(reply.status, StatusCode::FORBIDDEN, "{name}");
+                opened += 1;
+            } else {
+                assert_eq!(reply.status, StatusCode::FORBIDDEN, "{name}");
+            }
+        }
+        match scope {
+            Scope::SearchVectors => assert_eq!(opened, 0),
+            Scope::Metrics => assert_eq!(opened, 1),
+            _ => assert!(opened > 1, "{}", scope.name()),
+        }
+    }
+}
+
 /// Returns the code of an answer, if it is an error.
 fn code(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();

@@ -5,7 +5,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan::context::scope::Scope;
 use serde_json::{Value, json};
 
-use super::{key, locked, routes::routes, send};
+use super::{key, locked, refusals::entries, routes::routes, send};
 use crate::support::app::{TestApp, image_file};
 
 /// What a tenant has: one of everything that has an id.
@@ -169,6 +169,37 @@ async fn the_ids_of_another_tenant_are_not_found() {
         let reply = send(&app, &owner, ("GET", &owned.uri(&route.path)), "").await;
         assert_eq!(reply.status, StatusCode::OK, "{}", route.path);
     }
+}
+
+/// A key that may only erase takes nothing of others, reads nothing, and leaves an entry.
+#[tokio::test]
+async fn an_erasure_leaves_what_other_tenants_have_and_is_recorded() {
+    let app = locked().await;
+    let mut images = Vec::new();
+    for tenant in ["alice", "bob"] {
+        let own = key(&app, tenant, &[Scope::Infer, Scope::Read]).await;
+        let uri = "/detect?store=true&source=door";
+        let scan = send(&app, &own, ("POST", uri), body_of_images()).await;
+        let image = scan.result()["image_id"].as_str().unwrap().to_owned();
+        images.push((own, format!("/images/{image}")));
+    }
+    let erases = key(&app, "alice", &[Scope::Erase]).await;
+    let everything = json!({"source": "door"}).to_string();
+    let report = send(&app, &erases, ("POST", "/erasures"), everything).await;
+    assert_eq!(report.json()["erased"]["images"], 1);
+    let uri = &images[1].1;
+    let read = send(&app, &erases, ("GET", uri), "").await;
+    assert_eq!(read.status, StatusCode::FORBIDDEN);
+    let other = send(&app, &erases, ("DELETE", uri), "").await;
+    assert_eq!(other.status, StatusCode::NOT_FOUND);
+    for ((own, uri), expected) in images.iter().zip([StatusCode::NOT_FOUND, StatusCode::OK]) {
+        let reply = send(&app, own, ("GET", uri), "").await;
+        assert_eq!(reply.status, expected, "{uri}");
+    }
+    let trail = entries(&app, "alice").await;
+    let erasure = trail.iter().find(|entry| entry.entry.action == "erase");
+    let by = erasure.unwrap().entry.key_id.as_deref();
+    assert_eq!(by, Some(&erases[4..20]));
 }
 
 #[tokio::test]
