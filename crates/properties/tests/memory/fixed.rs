@@ -102,12 +102,17 @@ fn long_text_behind_a_value() -> Vec<u8> {
     [beginning, &stated, &vec![0x7F; length]].concat()
 }
 
-/// A form with parts that are dear to parse.
+/// A form with an image, and parts that are dear to parse: each is an object whose values are skipped, because they are too deep.
 fn dear_parts(name: &str, parts: usize, length: usize) -> Vec<u8> {
-    let head = format!("--edge\r\ncontent-disposition: form-data; name={name}\r\n\r\n[");
-    let values = (length - 4) / 2;
-    let part = [head.as_bytes(), &b"0,".repeat(values), b"0]\r\n"].concat();
-    [&part.repeat(parts), b"--edge--".as_slice()].concat()
+    let head =
+        |name: &str| format!("--edge\r\ncontent-disposition: form-data; name={name}\r\n\r\n");
+    let image = head("image") + "x\r\n";
+    let (beginning, end) = ("{\"x\":[[[[[[", "0]]]]]]}\r\n");
+    let values = "0,".repeat((length - beginning.len() - end.len()) / 2);
+    let part = [&head(name), beginning, &values, end].concat();
+    [&image, part.repeat(parts).as_str(), "--edge--"]
+        .concat()
+        .into_bytes()
 }
 
 pub fn forms() -> Vec<Vec<u8>> {
