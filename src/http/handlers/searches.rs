@@ -323,7 +323,7 @@ pub async fn list(
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
         searches: listed.into_iter().map(RecordedSearch::from).collect(),
     });
-    respond(request.accepted, answer.await?).await
+    respond(&request.context, request.accepted, answer.await?).await
 }
 
 impl From<AuditEntry> for RecordedSearch {

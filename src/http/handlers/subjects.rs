@@ -270,7 +270,7 @@ pub async fn list(
         next,
     };
     // A page can have megabytes of metadata.
-    respond(request.accepted, answer).await
+    respond(&request.context, request.accepted, answer).await
 }
 
 /// Reads a subject.

@@ -77,7 +77,7 @@ pub async fn authorize(
                 }
                 admitted = new;
             }
-            Err(refused) => return refused,
+            Err(refused) => return *refused,
         },
         Err(error) => {
             let response = ApiError::from(error).into_response();
@@ -107,17 +107,18 @@ impl Admitted {
         request: &Request,
         principal: &Principal,
         requirement: Requirement,
-    ) -> Result<Self, Response> {
+    ) -> Result<Self, Box<Response>> {
         let mut admitted = Self::default();
         if !matches!(requirement, Requirement::Scope(Scope::Metrics)) {
             let entered = enter(state, &principal.tenant);
-            let (permit, answer) = entered.map_err(|full| ApiError::from(full).into_response())?;
+            let (permit, answer) =
+                entered.map_err(|full| Box::new(ApiError::from(full).into_response()))?;
             admitted.permit = Some(permit);
             admitted.answer = Some(answer);
         }
         let stated = stated_length(request.headers());
         let taken = state.rate_limits.take(principal, stated.unwrap_or(0));
-        admitted.limits = taken.map_err(|error| rate_limited(state, error))?;
+        admitted.limits = taken.map_err(|error| Box::new(rate_limited(state, error)))?;
         Ok(admitted)
     }
 
