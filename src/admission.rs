@@ -141,6 +141,15 @@ impl Budget {
         })
     }
 
+    /// Takes `amount` permits for what is in memory already, also if that is more than is left.
+    fn count(&self, tenant: &Arc<str>, amount: usize) -> Taken {
+        let permits = Arc::clone(&self.permits).try_acquire_many_owned(self.bounded(amount));
+        Taken {
+            permits: permits.ok(),
+            share: self.shares.take(tenant, amount),
+        }
+    }
+
     /// Returns whether [`try_take`](Self::try_take) would take `amount` permits now.
     fn has_room(&self, tenant: &Arc<str>, amount: usize) -> bool {
         let amount = self.bounded(amount) as usize;
@@ -502,7 +511,7 @@ mod tests {
     fn a_small_answer_keeps_only_its_size_and_a_large_one_is_in_the_byte_budget() {
         let admission = admission();
         let answer = admission.try_reserve_answer(&tenant()).unwrap();
-        answer.complete(3 * BYTES_A_PERMIT).unwrap();
+        answer.complete(3 * BYTES_A_PERMIT);
         let held = |budget: &Budget| budget.shares.held(&tenant());
         assert_eq!(held(&admission.answers), 3);
         assert_eq!(held(&admission.bytes), 0);
@@ -513,9 +522,12 @@ mod tests {
         assert_eq!(refused, Some(AdmissionError::Bytes));
         let third = admission.try_reserve_answer(&tenant()).unwrap();
         assert_eq!(third.add(1 << 20), Err(AdmissionError::Bytes));
+        // What is in memory already counts in any case.
+        third.complete(SMALL_ANSWER_BYTES + BYTES_A_PERMIT);
+        assert_eq!(held(&admission.bytes), 10 + 65);
         // It was written as a smaller one.
-        large.complete(2 * BYTES_A_PERMIT).unwrap();
-        assert_eq!(held(&admission.bytes), 0);
+        large.complete(2 * BYTES_A_PERMIT);
+        assert_eq!(held(&admission.bytes), 65);
         drop((answer, large, third));
         assert_eq!(held(&admission.answers), 0);
     }

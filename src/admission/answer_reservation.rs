@@ -50,22 +50,19 @@ impl AnswerReservation {
         self.held().grow_to(bytes)
     }
 
-    /// Sets the size of the answer, which is complete, and returns the rest of the reservation.
-    ///
-    /// # Errors
-    /// The errors of [`add`](Self::add).
-    pub fn complete(&self, bytes: usize) -> Result<(), AdmissionError> {
+    /// Sets the size of the answer, which is complete, and returns the rest of the reservation. An answer in memory is never
+    /// refused, because the request may have changed something.
+    pub fn complete(&self, bytes: usize) {
         let mut held = self.held();
-        held.grow_to(bytes)?;
         held.bytes = bytes;
         if bytes > SMALL_ANSWER_BYTES {
             held.large.shrink_to(bytes);
+            held.large.count(bytes);
             held.small.shrink_to(0);
         } else {
             held.large.shrink_to(0);
             held.small.shrink_to(bytes.div_ceil(BYTES_A_PERMIT));
         }
-        Ok(())
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

@@ -40,6 +40,16 @@ impl ByteReservation {
         }
     }
 
+    /// Grows the reservation to `bytes` bytes that are in memory already, also if the budget is used up.
+    pub fn count(&mut self, bytes: usize) {
+        let permits = bytes.div_ceil(BYTES_A_PERMIT);
+        let missing = permits.saturating_sub(self.permits);
+        if missing > 0 {
+            self.taken.push(self.budget.count(&self.tenant, missing));
+            self.permits = permits;
+        }
+    }
+
     /// Returns what is above `bytes` bytes to the budget.
     pub fn shrink_to(&mut self, bytes: usize) {
         let needed = bytes.div_ceil(BYTES_A_PERMIT);

@@ -95,6 +95,10 @@ def grey_png(_: int) -> bytes:
     return pictures.png(10_000, 10_000, 1, 0)
 
 
+def photograph(number: int) -> bytes:
+    return PHOTO + bytes(number)
+
+
 def tiny(number: int) -> bytes:
     return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(64, 64))) + bytes(2 * number)
 
@@ -113,11 +117,14 @@ ATTACKS = [
     pixels("a WebP of 100 megapixels to be written", requests("/process", large, operations=[{"op": "grayscale"}], format="webp")),
     pixels("enhanced, with every step", requests("/enhance", large, upscale=4, clahe="true", denoise="true", sharpen="true", contrast="true", gamma=2, identity="true")),
     pixels("enhanced, a PNG of one bit", requests("/enhance", grey_png, 4, denoise="true", clahe="true", format="png")),
+    pixels("enlarged, turned and shrunk", requests("/process", tiny, 12, operations=[{"op": "resize", "width": 9_990, "height": 9_990}, {"op": "rotate", "degrees": 37}, SMALL], format="jpeg")),
+    pixels("faces, each of them enlarged", requests("/process", photograph, 8, operations=[{"op": "crop", "faces": True, "margin": 10}, {"op": "resize", "width": 4_000, "height": 4_000}], min_score=0, format="jpeg")),
+    pixels("anonymized again and again", requests("/process", photograph, 8, operations=[{"op": "anonymize"}] * 16, det_size=4096, second_det_size=4064, format="jpeg")),
     pixels("tensors to the limit", many("/preprocess", tiny, 8, height=8192, width=8192, dtype="f32")),
     pixels("tensors of large images", many("/preprocess", large, 8, height=4096, width=4096, profile="pil")),
     pixels("detected with large inputs", many("/detect", tiny, 16, det_size=4096, second_det_size=4064, store=False, min_score=0)),
     pixels("large images, many in a request", many("/quality", large, 16, store=False)),
-    pixels("crops of each face", many("/detect", lambda number: PHOTO + bytes(number), 32, crops=True, store=False, quality=True)),
+    pixels("crops of each face", many("/detect", photograph, 32, crops=True, store=False, quality=True)),
     pixels("a batch of blurs, cancelled", batch("process", "cancel", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
     pixels("a batch of blurs, deleted", batch("process", "delete", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
     pixels("a batch to be enhanced, cancelled", batch("enhance", "cancel", 64, denoise=True, clahe=True), seconds=60, delay=DELAY_S),

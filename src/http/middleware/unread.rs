@@ -7,24 +7,18 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use crate::{admission::answer_reservation::AnswerReservation, http::error::ApiError};
+use crate::admission::answer_reservation::AnswerReservation;
 
 /// Returns a response that holds `answer` until its last byte is sent. A body of unknown length reserves each of its parts as it
 /// is made.
-///
-/// Returns an error instead if the body is large and there is no memory for it.
 pub(super) fn hold(response: Response, answer: AnswerReservation) -> Response {
     if let Some(bytes) = response.body().size_hint().exact() {
-        // What cannot be counted is too large.
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if let Err(full) = answer.complete(bytes) {
-            return ApiError::from(full).into_response();
-        }
+        answer.complete(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
     response.map(|body| Body::new(Unread { body, answer }))
 }
