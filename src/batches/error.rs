@@ -53,6 +53,15 @@ pub enum BatchError {
         /// The limit.
         limit: u32,
     },
+    /// The tenant has as many webhooks of one batch with a pending message as it may have.
+    #[error(
+        "{limit} batches of the tenant have a webhook of their own that is not told yet, the limit of this server; wait until \
+         some have ended, leave `webhook` out, or use one webhook for every batch: POST /webhooks"
+    )]
+    TooManyPendingWebhooks {
+        /// The limit.
+        limit: u32,
+    },
     /// The tenant has as many streams of events and of items as it may have.
     #[error(
         "the tenant has {limit} open streams of events and of items, the limit of this server; close some first"

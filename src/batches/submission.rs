@@ -157,9 +157,7 @@ impl Batches {
         let tenant = &context.principal.tenant;
         let id = self.clock().new_id();
         let webhook = head.webhook.as_ref();
-        let webhook = webhook
-            .map(|(url, secret)| self.new_webhook(tenant, Some(id), (url, secret.as_deref())))
-            .transpose()?;
+        let webhook = webhook.map(|own| self.webhook_of_batch(context, id, own));
         let new = NewBatch {
             id,
             tenant: tenant.to_string(),
@@ -175,6 +173,7 @@ impl Batches {
             expires_at: self.config.batches.ttl().map(|ttl| now + ttl),
             traceparent: traces::traceparent(&context.span),
             key_id: context.principal.key_id.as_deref().map(str::to_owned),
+            webhook: webhook.transpose()?,
         };
         let stays_open = head.open;
         let of = (self, context);
@@ -182,12 +181,13 @@ impl Batches {
             CreatedBatch::New(batch) => {
                 let mut submission =
                     Submission::new(of, batch, Purpose::Create { stays_open }, digest);
-                if let Some(webhook) = webhook {
-                    self.webhooks.add_webhook(&webhook).await?;
-                    submission.receipt.webhook_secret = Some(shown_secret(&webhook).to_owned());
-                }
+                let own = new.webhook.as_ref().map(|own| shown_secret(&own.webhook));
+                submission.receipt.webhook_secret = own.map(str::to_owned);
                 Ok(submission)
             }
+            CreatedBatch::TooManyWebhooks => Err(BatchError::TooManyPendingWebhooks {
+                limit: self.config.webhooks.max_pending_per_tenant,
+            }),
             CreatedBatch::Existing(batch) => {
                 let purpose = Purpose::of_existing(&batch, (context, &new.operation), stays_open)?;
                 Ok(Submission::new(of, batch, purpose, digest))

@@ -11,8 +11,9 @@ mod signature;
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan_store::{SecretRotation, Webhook, WebhookHealth};
+use facescan_store::{BatchWebhook, SecretRotation, Webhook, WebhookHealth};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
 use url::Url;
 use uuid::Uuid;
 
@@ -61,6 +62,7 @@ impl Batches {
             id: self.clock().new_id(),
             tenant: tenant.to_owned(),
             batch_id,
+            host: batch_id.and_then(|_| host_and_port(&url)),
             url: url.into(),
             secret,
             created_at: self.clock().now(),
@@ -97,6 +99,26 @@ impl Batches {
             true => Ok(webhook),
             false => Err(BatchError::TooManyWebhooks { limit }),
         }
+    }
+
+    /// Makes the webhook that a new batch brings with it. Nothing is written.
+    ///
+    /// # Errors
+    /// The errors of [`new_webhook`](Self::new_webhook).
+    pub(super) fn webhook_of_batch(
+        &self,
+        context: &RequestContext,
+        batch: Uuid,
+        (url, secret): &(String, Option<String>),
+    ) -> Result<BatchWebhook, BatchError> {
+        let content = (url.as_str(), secret.as_deref());
+        let webhook = self.new_webhook(&context.principal.tenant, Some(batch), content)?;
+        let event = AuditEvent::change("create_webhook", webhook.id);
+        Ok(BatchWebhook {
+            audit: (self.audit).entry(context, event.with(json!({ "batch": batch }))),
+            limit: self.config.webhooks.max_pending_per_tenant,
+            webhook,
+        })
     }
 
     /// Deletes a webhook with its messages.
@@ -161,6 +183,13 @@ impl Batches {
     ) -> Option<facescan_store::NewAuditEntry> {
         self.audit.entry(context, AuditEvent::change(action, id))
     }
+}
+
+/// Returns the host and the port of an address.
+fn host_and_port(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    let port = url.port_or_known_default()?;
+    Some(format!("{host}:{port}"))
 }
 
 /// Returns a new secret of 32 random bytes.

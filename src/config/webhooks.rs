@@ -12,4 +12,6 @@ pub struct Webhooks {
     pub enabled: bool,
     #[garde(range(min = 1, max = 1000))]
     pub max_per_tenant: u32,
+    #[garde(range(min = 1, max = 100_000))]
+    pub max_pending_per_tenant: u32,
 }

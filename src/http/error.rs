@@ -276,7 +276,8 @@ fn kind_of_batch(error: &BatchError) -> ErrorKind {
         BatchError::NotOpen(_)
         | BatchError::Cancelled(_)
         | BatchError::Concurrent
-        | BatchError::TooManyWebhooks { .. } => table::CONFLICT,
+        | BatchError::TooManyWebhooks { .. }
+        | BatchError::TooManyPendingWebhooks { .. } => table::CONFLICT,
         BatchError::KeyReused(_) => table::IDEMPOTENCY_CONFLICT,
         BatchError::OtherKey(_) => table::FORBIDDEN,
         BatchError::TooManyWaiting { .. } | BatchError::TooManyStreams { .. } => {

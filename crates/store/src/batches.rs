@@ -49,7 +49,8 @@ pub(crate) use submit::finish_if_done;
 pub trait BatchStore: Send + Sync {
     /// Creates a batch without items.
     ///
-    /// If the tenant has a batch with this idempotency key, the call returns that one and writes nothing.
+    /// If the tenant has a batch with this idempotency key, the call returns that one and writes nothing. The webhook of the
+    /// batch and its audit entry are written with it.
     async fn create_batch(&self, batch: &NewBatch) -> Result<CreatedBatch, StoreError>;
 
     /// Adds items to a batch that is open, and makes chunks of them. Returns `None` if there is no such batch, if it is not

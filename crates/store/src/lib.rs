@@ -87,8 +87,9 @@ pub use vector_indexes::{
     VectorIndexStore,
 };
 pub use webhooks::{
-    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
-    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth, WebhookStore,
+    AttemptEnd, AttemptFailure, AttemptResult, BatchWebhook, DueDelivery, HostFailure, OldSecret,
+    SecretRotation, TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
+    WebhookHost, WebhookStore,
 };
 
 /// The settings of the database connection.

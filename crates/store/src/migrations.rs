@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     step!(15, "batch_keys", "0015_batch_keys.sql"),
     step!(16, "webhooks", "0016_webhooks.sql"),
     step!(17, "quotas_and_deletions", "0017_quotas_and_deletions.sql"),
+    step!(18, "webhook_hosts", "0018_webhook_hosts.sql"),
 ];
 
 /// The migrations of Postgres.

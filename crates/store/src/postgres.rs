@@ -68,7 +68,7 @@ macro_rules! vacuum {
             "VACUUM (",
             $option,
             ") enrolments, images, image_sources, scans, faces, embeddings, image_embeddings, batch_items, batches, \
-             webhooks, collections, subjects, memberships, people"
+             webhooks, webhook_hosts, collections, subjects, memberships, people"
         )
     };
 }

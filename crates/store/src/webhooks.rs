@@ -1,6 +1,7 @@
 //! Webhooks: addresses that are told when a batch ends, and the messages to them.
 
 mod deliveries;
+mod hosts;
 mod manage;
 mod records;
 mod rows;
@@ -17,9 +18,11 @@ use crate::{
 };
 
 pub(super) use deliveries::insert_deliveries;
+pub(super) use manage::{add_to_batch, lock_for_batch};
 pub use records::{
-    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, OldSecret, SecretRotation,
-    TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
+    AttemptEnd, AttemptFailure, AttemptResult, BatchWebhook, DueDelivery, HostFailure, OldSecret,
+    SecretRotation, TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
+    WebhookHost,
 };
 
 /// The webhooks of one database.
@@ -31,9 +34,6 @@ pub use records::{
 /// As for [`Store`](super::Store).
 #[async_trait]
 pub trait WebhookStore: Send + Sync {
-    /// Adds the webhook of one batch. Returns false, and writes nothing, if the batch already has one.
-    async fn add_webhook(&self, webhook: &Webhook) -> Result<bool, StoreError>;
-
     /// Adds a webhook for every batch of a tenant. Returns false, and writes nothing, if the tenant has `limit` of them.
     async fn create_webhook(
         &self,
@@ -45,6 +45,13 @@ pub trait WebhookStore: Send + Sync {
     /// Returns the tenant's webhooks for every batch, oldest first.
     async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError>;
 
+    /// Returns the hosts that did not take the last message of a webhook of one batch, those first that failed last.
+    async fn list_webhook_hosts(
+        &self,
+        tenant: &str,
+        limit: u32,
+    ) -> Result<Vec<WebhookHost>, StoreError>;
+
     /// Deletes a webhook with its messages. Returns false if the tenant has no such webhook.
     async fn delete_webhook(
         &self,
@@ -52,7 +59,7 @@ pub trait WebhookStore: Send + Sync {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError>;
 
-    /// Switches a webhook on, and sends the messages that wait for this. Returns `None` if the tenant has no such webhook.
+    /// Switches a webhook on, with its host, and sends the messages that wait for this. Returns `None` if the tenant has no such webhook.
     async fn enable_webhook(
         &self,
         key: (&str, Uuid),
@@ -83,19 +90,13 @@ pub trait WebhookStore: Send + Sync {
         request: TakeDeliveries,
     ) -> Result<TakenDeliveries, StoreError>;
 
-    /// Ends an attempt. Returns whether this switched the webhook off. Writes nothing if another attempt of the message has
+    /// Ends an attempt. Returns whether this switched the webhook or its host off. Writes nothing if another attempt of the message has
     /// begun.
     async fn end_attempt(&self, end: &AttemptEnd) -> Result<bool, StoreError>;
 }
 
 #[async_trait]
 impl<DB: Dialect> WebhookStore for SqlStore<DB> {
-    async fn add_webhook(&self, webhook: &Webhook) -> Result<bool, StoreError> {
-        change!(self, "add_webhook", |connection| manage::add(
-            connection, webhook
-        ))
-    }
-
     async fn create_webhook(
         &self,
         webhook: &Webhook,
@@ -110,6 +111,16 @@ impl<DB: Dialect> WebhookStore for SqlStore<DB> {
     async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
         query!(self, "list_webhooks", |connection| manage::list(
             connection, tenant
+        ))
+    }
+
+    async fn list_webhook_hosts(
+        &self,
+        tenant: &str,
+        limit: u32,
+    ) -> Result<Vec<WebhookHost>, StoreError> {
+        query!(self, "list_webhook_hosts", |connection| hosts::list(
+            connection, tenant, limit
         ))
     }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use facescan_store::{
-    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, NewAuditEntry, StoreError,
+    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, HostFailure, NewAuditEntry, StoreError,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use url::Url;
 
@@ -20,8 +20,11 @@ use crate::{
 /// How long a message is tried.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// A webhook is switched off if all its attempts failed for this time.
+/// A webhook is switched off if all its attempts failed for this time, and so is the host of webhooks of one batch.
 const FAILS_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// How long nothing is sent to a host that was switched off. Then one more failure switches it off again.
+const HOST_OFF_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The wait before the second attempt. Each further wait is four times as long, up to [`MAX_WAIT`]. Half of a wait is random.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
@@ -110,24 +113,31 @@ impl Attempt {
             None => Delivery::Failed,
         };
         let since = if is_final { at } else { at - FAILS_FOR };
-        let audit = self.disabled_entry(&reason);
+        let off_until = at + HOST_OFF_FOR;
         let failure = AttemptFailure {
-            error: reason,
             retry_at,
             disable_if_failing_since: since,
-            audit,
+            audit: self.disabled_entry(json!({ "reason": reason })),
+            host: delivery.webhook.host.is_some().then(|| HostFailure {
+                disable_if_failing_since: at - FAILS_FOR,
+                off_until,
+                audit: self.disabled_entry(json!({
+                    "reason": reason,
+                    "host_off_until": off_until.unix_timestamp(),
+                })),
+            }),
+            error: reason,
         };
         (AttemptResult::Failed(Box::new(failure)), outcome)
     }
 
-    /// Returns the entry of the audit trail that this attempt switched the webhook off.
-    fn disabled_entry(&self, reason: &str) -> Option<NewAuditEntry> {
+    /// Returns the entry of the audit trail that this attempt switched the webhook or its host off.
+    fn disabled_entry(&self, details: Value) -> Option<NewAuditEntry> {
         let webhook = &self.delivery.webhook;
         let id = RequestId::generate(self.batches.clock());
         let context = RequestContext::new(id, Principal::of_tenant(&webhook.tenant));
         let event = AuditEvent::change("disable_webhook", webhook.id);
-        let event = event.with(json!({ "reason": reason }));
-        self.batches.audit.entry(&context, event)
+        self.batches.audit.entry(&context, event.with(details))
     }
 
     async fn end(&self, result: AttemptResult, at: OffsetDateTime) -> Result<(), StoreError> {
@@ -144,7 +154,8 @@ impl Attempt {
             tracing::warn!(
                 webhook = %webhook.id,
                 tenant = webhook.tenant,
-                "a webhook was switched off, because its address keeps failing"
+                host = webhook.host,
+                "a webhook was switched off, because its address keeps failing; if it is that of one batch, so is its host"
             );
         }
         Ok(())
@@ -180,6 +191,7 @@ mod tests {
                 tenant: "one".to_owned(),
                 batch_id: None,
                 url: "https://example.com/".to_owned(),
+                host: None,
                 secret: "".into(),
                 created_at: OffsetDateTime::UNIX_EPOCH,
                 old_secret: None,

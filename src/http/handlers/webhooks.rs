@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use facescan_store::Webhook;
+use facescan_store::{Webhook, WebhookHost};
 
 use crate::{
     batches::webhooks::shown_secret,
@@ -24,6 +24,9 @@ use crate::{
         respond::{Accepted, respond_small},
     },
 };
+
+/// The most failing hosts in a list.
+const MAX_HOSTS: u32 = 100;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -61,7 +64,7 @@ pub struct WebhookAnswer {
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
-    /// `disabled` if the address failed for a day. Nothing is sent to it until it is enabled.
+    /// `disabled` if the address failed for a day or answered 410. Nothing is sent to it until it is enabled.
     state: WebhookState,
     /// The attempts that failed since a message was delivered.
     consecutive_failures: u64,
@@ -108,6 +111,53 @@ pub enum WebhookState {
 pub struct WebhooksAnswer {
     /// The webhooks, oldest first.
     webhooks: Vec<WebhookAnswer>,
+    /// The hosts that did not take the last message of a webhook of one batch: at most 100, those first that failed last.
+    failing_hosts: Vec<FailingHostAnswer>,
+}
+
+/// A host that did not take the last message of a webhook of one batch.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FailingHost)]
+pub struct FailingHostAnswer {
+    /// The host and the port.
+    host: String,
+    /// `disabled` if the host failed for a day. Until `disabled_until`, nothing is sent to webhooks of one batch there.
+    state: WebhookState,
+    /// The webhook whose message failed last. Enabling it enables the host.
+    webhook_id: Uuid,
+    /// The attempts that failed since a message was delivered.
+    consecutive_failures: u64,
+    /// Why the last of them failed.
+    last_error: String,
+    /// The time of the first of them.
+    #[serde(with = "time::serde::rfc3339")]
+    #[schema(value_type = String, format = DateTime)]
+    failing_since: OffsetDateTime,
+    /// The time from which messages are sent again.
+    #[serde(
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    disabled_until: Option<OffsetDateTime>,
+}
+
+impl FailingHostAnswer {
+    fn new(failing: WebhookHost, now: OffsetDateTime) -> Self {
+        let disabled_until = failing.off_until.filter(|until| *until > now);
+        Self {
+            host: failing.host,
+            state: match disabled_until {
+                None => WebhookState::Enabled,
+                Some(_) => WebhookState::Disabled,
+            },
+            webhook_id: failing.webhook,
+            consecutive_failures: failing.failures,
+            last_error: failing.last_error,
+            failing_since: failing.failing_since,
+            disabled_until,
+        }
+    }
 }
 
 impl From<Webhook> for WebhookAnswer {
@@ -171,7 +221,7 @@ pub async fn create(
     Ok((StatusCode::CREATED, body).into_response())
 }
 
-/// Lists the webhooks that are told about every batch.
+/// Lists the webhooks that are told about every batch, and the hosts that fail for those of one batch.
 #[utoipa::path(
     get, path = "/webhooks", operation_id = "list_webhooks", tag = "batches",
     security(("key" = ["batch"])),
@@ -188,9 +238,16 @@ pub async fn list(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let webhooks = &state.batches.webhooks;
-    let listed = webhooks.list_webhooks(&context.principal.tenant).await?;
+    let tenant = &context.principal.tenant;
+    let listed = webhooks.list_webhooks(tenant).await?;
+    let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;
+    let now = state.batches.clock().now();
     let answer = WebhooksAnswer {
         webhooks: listed.into_iter().map(WebhookAnswer::from).collect(),
+        failing_hosts: failing
+            .into_iter()
+            .map(|host| FailingHostAnswer::new(host, now))
+            .collect(),
     };
     respond_small(Accepted::structured(&headers), &answer)
 }

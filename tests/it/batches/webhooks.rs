@@ -308,6 +308,53 @@ async fn a_tenant_has_a_limited_number_of_webhooks() {
     assert_eq!(listed["webhooks"].as_array().unwrap().len(), 2);
 }
 
+/// A webhook that comes with a batch is recorded, and a tenant has a limited number of them with a pending message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_has_a_limited_number_of_webhooks_of_batches() {
+    let limit = ("FACESCAN__WEBHOOKS__MAX_PENDING_PER_TENANT", "1");
+    let app = TestApp::with(&[ALLOWED[0], ALLOWED[1], limit]).await;
+    let (url, messages) = receiver(vec![500]).await;
+    let body = json!({"operation": "detect", "open": true, "webhook": {"url": url}, "items": []});
+    let batch = id_of(&submit(&app, &body).await);
+    assert_eq!(audited(&app).await, ["create_webhook"]);
+    let refused = async || {
+        let refused = post_json(&app, "/batches", &body).await;
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (StatusCode::CONFLICT, "conflict"),
+            "{:?}",
+            refused.body
+        );
+        let detail = refused.json()["detail"].to_string();
+        assert!(detail.contains("1 batches"), "{detail}");
+    };
+    refused().await;
+    post_json(&app, &format!("/batches/{batch}/close"), &json!({})).await;
+    let mut deliveries = deliveries(&app);
+    assert_eq!(deliveries.send_due().await.unwrap(), 1);
+    // The message is tried again, and its host is listed.
+    refused().await;
+    let listed = app.get("/webhooks").await.json();
+    let [failing] = listed["failing_hosts"].as_array().unwrap().as_slice() else {
+        panic!("{listed}");
+    };
+    let host = Url::parse(&url).unwrap();
+    assert_eq!(
+        failing["host"],
+        format!("127.0.0.1:{}", host.port().unwrap())
+    );
+    assert_eq!(
+        (&failing["state"], &failing["consecutive_failures"]),
+        (&"enabled".into(), &1.into())
+    );
+    assert_eq!(listed["webhooks"], json!([]));
+    assert_eq!(messages.lock().unwrap().len(), 1);
+    // Without a webhook of its own, a batch is accepted, and its refusals leave no batch behind.
+    submit(&app, &json!({"operation": "detect", "items": []})).await;
+    let batches = app.get("/batches").await.json();
+    assert_eq!(batches["batches"].as_array().unwrap().len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks_that_are_off_are_refused_and_nothing_is_sent() {
     let off = ("FACESCAN__WEBHOOKS__ENABLED", "false");

@@ -61,6 +61,7 @@ pub(crate) fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
         created_at: noon(),
         traceparent: None,
         key_id: Some("key".into()),
+        webhook: None,
         expires_at: Some(noon() + Duration::days(7)),
     }
 }

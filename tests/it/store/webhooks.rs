@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use facescan_store::{
-    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, NewAuditEntry, SecretRotation, Stores,
-    TakeDeliveries, TakenDeliveries, Webhook, WebhookHealth, WebhookStore,
+    AttemptEnd, AttemptFailure, AttemptResult, BatchWebhook, CreatedBatch, DueDelivery,
+    HostFailure, NewAuditEntry, NewBatch, SecretRotation, Stores, TakeDeliveries, TakenDeliveries,
+    Webhook, WebhookHealth, WebhookHost, WebhookStore,
 };
 use secrecy::ExposeSecret;
 use time::{Duration, OffsetDateTime};
@@ -23,6 +24,8 @@ pub async fn scenario(database: &Database) {
     switch_off_after_a_day(&stores).await;
     write_nothing_for_an_old_attempt(&stores).await;
     rotate(&stores).await;
+    limit_webhooks_of_batches(&stores).await;
+    switch_off_a_host(&stores).await;
 }
 
 fn webhook(tenant: &str) -> Webhook {
@@ -31,6 +34,7 @@ fn webhook(tenant: &str) -> Webhook {
         tenant: tenant.into(),
         batch_id: None,
         url: "https://example.com/".into(),
+        host: None,
         secret: "first".into(),
         created_at: noon(),
         old_secret: None,
@@ -96,6 +100,11 @@ async fn fail(stores: &Stores, due: &DueDelivery, at: OffsetDateTime) -> bool {
         retry_at: Some(at + Duration::minutes(5)),
         disable_if_failing_since: at - DAY,
         audit: entry(&due.webhook.tenant, "disable_webhook"),
+        host: due.webhook.host.is_some().then(|| HostFailure {
+            disable_if_failing_since: at - DAY,
+            off_until: at + DAY,
+            audit: entry(&due.webhook.tenant, "disable_host"),
+        }),
     };
     let result = AttemptResult::Failed(Box::new(failure));
     end(&stores.webhooks, due, at, result).await
@@ -285,4 +294,140 @@ async fn rotate(stores: &Stores) {
         ("first", noon() + DAY)
     );
     assert_eq!(audited(stores, tenant).await, ["rotate"]);
+}
+
+/// Returns a new batch with a webhook of its own, and a limit of two of them.
+fn batch_with_webhook(tenant: &str) -> NewBatch {
+    let batch = new_batch(tenant, 2);
+    let webhook = Webhook {
+        batch_id: Some(batch.id),
+        host: Some("example.com:443".into()),
+        ..webhook(tenant)
+    };
+    NewBatch {
+        webhook: Some(BatchWebhook {
+            webhook,
+            limit: 2,
+            audit: entry(tenant, "create_webhook"),
+        }),
+        ..batch
+    }
+}
+
+async fn create(stores: &Stores, batch: &NewBatch) -> CreatedBatch {
+    stores.batches.create_batch(batch).await.unwrap()
+}
+
+async fn cancel(stores: &Stores, batch: &NewBatch, now: OffsetDateTime) {
+    let cancelled = stores.batches.cancel_batch(&batch.tenant, batch.id, now);
+    assert!(cancelled.await.unwrap().is_some());
+}
+
+async fn limit_webhooks_of_batches(stores: &Stores) {
+    let tenant = "limit of batches";
+    let creates = (0..8).map(|_| {
+        let (batches, batch) = (Arc::clone(&stores.batches), batch_with_webhook(tenant));
+        tokio::spawn(async move { (batches.create_batch(&batch).await.unwrap(), batch) })
+    });
+    let mut created = Vec::new();
+    for ended in futures::future::join_all(creates).await {
+        match ended.unwrap() {
+            (CreatedBatch::New(_), batch) => created.push(batch),
+            (other, _) => assert_eq!(other, CreatedBatch::TooManyWebhooks),
+        }
+    }
+    assert_eq!(created.len(), 2, "also if they are created together");
+    assert_eq!(audited(stores, tenant).await, ["create_webhook"; 2]);
+    assert!(matches!(
+        create(stores, &new_batch(tenant, 2)).await,
+        CreatedBatch::New(_)
+    ));
+
+    // A batch that has ended counts until its message is sent.
+    cancel(stores, &created[0], noon()).await;
+    let keyed = NewBatch {
+        idempotency_key: Some("again".into()),
+        ..batch_with_webhook(tenant)
+    };
+    assert_eq!(create(stores, &keyed).await, CreatedBatch::TooManyWebhooks);
+    let due = take(stores, tenant, noon()).await.deliveries;
+    end(&stores.webhooks, &due[0], noon(), AttemptResult::Delivered).await;
+    assert!(matches!(create(stores, &keyed).await, CreatedBatch::New(_)));
+
+    // A repeated request finds its batch, and adds no webhook.
+    let again = NewBatch {
+        idempotency_key: keyed.idempotency_key.clone(),
+        ..batch_with_webhook(tenant)
+    };
+    assert!(matches!(
+        create(stores, &again).await,
+        CreatedBatch::Existing(found) if found.id == keyed.id
+    ));
+    assert_eq!(audited(stores, tenant).await.len(), 3);
+}
+
+/// Takes the message of a new batch that is cancelled at a time.
+async fn message(stores: &Stores, tenant: &str, at: OffsetDateTime) -> Option<DueDelivery> {
+    let batch = batch_with_webhook(tenant);
+    assert!(matches!(create(stores, &batch).await, CreatedBatch::New(_)));
+    cancel(stores, &batch, at).await;
+    let taken = take(stores, tenant, at).await.deliveries;
+    taken.into_iter().find(|due| due.batch_id == batch.id)
+}
+
+async fn failing_hosts(stores: &Stores, tenant: &str) -> Vec<WebhookHost> {
+    let hosts = stores.webhooks.list_webhook_hosts(tenant, 9).await;
+    hosts.unwrap()
+}
+
+async fn switch_off_a_host(stores: &Stores) {
+    let tenant = "host";
+    let due = message(stores, tenant, noon()).await.unwrap();
+    assert!(!fail(stores, &due, noon()).await);
+    let [failing] = failing_hosts(stores, tenant).await.try_into().unwrap();
+    assert_eq!(
+        (failing.host.as_str(), failing.webhook, failing.failures),
+        ("example.com:443", due.webhook.id, 1)
+    );
+    assert_eq!((failing.failing_since, failing.off_until), (noon(), None));
+    assert!(failing_hosts(stores, "another tenant").await.is_empty());
+    end(&stores.webhooks, &due, noon(), AttemptResult::Obsolete).await;
+
+    // The message of another batch fails a day after the first one.
+    let second = noon() + DAY;
+    let waiting = message(stores, tenant, second).await.unwrap();
+    let due = message(stores, tenant, second).await.unwrap();
+    assert!(fail(stores, &due, second).await);
+    let [failing] = failing_hosts(stores, tenant).await.try_into().unwrap();
+    assert_eq!(failing.off_until, Some(second + DAY));
+    let actions = audited(stores, tenant).await;
+    assert_eq!(actions.last().unwrap(), "disable_host");
+    assert_eq!(
+        actions
+            .iter()
+            .filter(|action| *action == "disable_host")
+            .count(),
+        1
+    );
+
+    // Nothing is sent while it is off: what waits is given up, and batches that end make no message.
+    let later = second + Duration::minutes(9);
+    assert!(take(stores, tenant, later).await.deliveries.is_empty());
+    assert!(message(stores, tenant, later).await.is_none());
+    assert!(!fail(stores, &waiting, later).await);
+
+    // A day later one failure switches it off again, and a success ends this.
+    let third = second + DAY;
+    let due = message(stores, tenant, third).await.unwrap();
+    assert!(fail(stores, &due, third).await);
+    let key = (tenant, due.webhook.id);
+    let enabled = stores.webhooks.enable_webhook(key, third, None).await;
+    assert!(enabled.unwrap().is_some());
+    assert!(failing_hosts(stores, tenant).await.is_empty());
+    let due = message(stores, tenant, third).await.unwrap();
+    assert!(!fail(stores, &due, third).await);
+    end(&stores.webhooks, &due, third, AttemptResult::Obsolete).await;
+    let due = message(stores, tenant, third).await.unwrap();
+    end(&stores.webhooks, &due, third, AttemptResult::Delivered).await;
+    assert!(failing_hosts(stores, tenant).await.is_empty());
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 pub use work::*;
 
-use crate::JsonText;
+use crate::{JsonText, webhooks::BatchWebhook};
 
 /// A batch to be created. The caller chooses the id and the time.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct NewBatch {
     pub traceparent: Option<String>,
     /// The id of the key that submits the batch. `None` if access is not controlled.
     pub key_id: Option<String>,
+    /// The webhook that is told about the end of this batch only.
+    pub webhook: Option<BatchWebhook>,
 }
 
 /// The result of creating a batch.
@@ -50,6 +52,8 @@ pub enum CreatedBatch {
     New(Batch),
     /// A batch with this idempotency key was there.
     Existing(Batch),
+    /// The tenant has as many webhooks of one batch as it may have, so nothing was written.
+    TooManyWebhooks,
 }
 
 /// The state of a batch.

@@ -16,7 +16,7 @@ use crate::{
     record::record,
     rows::to_the_microsecond,
     values::{Digest, Value},
-    webhooks::{WebhookEvent, insert_deliveries},
+    webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch},
 };
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
@@ -61,6 +61,16 @@ pub(super) async fn create_batch(
     connection: &mut impl Statements,
     batch: &NewBatch,
 ) -> Result<CreatedBatch, StoreError> {
+    if let Some(own) = &batch.webhook
+        && !lock_for_batch(connection, own).await?
+    {
+        // A repeated request needs no further webhook.
+        let existing = match &batch.idempotency_key {
+            Some(key) => read::batch_by_key(connection, &batch.tenant, key).await?,
+            None => None,
+        };
+        return Ok(existing.map_or(CreatedBatch::TooManyWebhooks, CreatedBatch::Existing));
+    }
     let inserted = connection
         .execute(
             INSERT_BATCH,
@@ -85,6 +95,9 @@ pub(super) async fn create_batch(
         )
         .await?;
     if inserted == 1 {
+        if let Some(own) = &batch.webhook {
+            add_to_batch(connection, own).await?;
+        }
         let created = read::batch(connection, &batch.tenant, batch.id).await?;
         let created = created.ok_or_else(|| StoreError::corrupt("a new batch".to_owned()))?;
         return Ok(CreatedBatch::New(created));

@@ -310,6 +310,7 @@ pub(super) async fn erase_webhooks(
 ) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM webhooks WHERE tenant = $1",
+        "DELETE FROM webhook_hosts WHERE tenant = $1",
         "DELETE FROM webhook_tenants WHERE tenant = $1",
     ] {
         connection.execute(statement, &[&tenant]).await?;

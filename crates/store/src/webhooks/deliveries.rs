@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries,
-    WebhookEvent,
+    WebhookEvent, hosts,
     rows::{DeliveryRow, webhook_columns},
 };
 use crate::{
@@ -20,7 +20,9 @@ use crate::{
 
 /// The webhooks that are told about a batch.
 const OF_BATCH: &str = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
-     WHERE b.id = $1 AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = $1)";
+     WHERE b.id = $1 AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = $1) \
+     AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
+         WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > $2)";
 
 /// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
 const TENANTS: &str = "WITH RECURSIVE waiting (tenant) AS ( \
@@ -36,7 +38,8 @@ const TENANTS: &str = "WITH RECURSIVE waiting (tenant) AS ( \
 
 const DUE: &str = concat!(
     "SELECT d.id AS delivery_id, d.batch_id AS of_batch, d.event, \
-     d.created_at AS happened_at, d.attempts + 1 AS attempts, ",
+     d.created_at AS happened_at, d.attempts + 1 AS attempts, (SELECT h.off_until FROM webhook_hosts h \
+         WHERE h.tenant = w.tenant AND h.host = w.host) AS host_off_until, ",
     webhook_columns!(),
     " FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
      WHERE d.tenant = $1 AND d.next_at <= $2 ORDER BY d.next_at LIMIT $3"
@@ -48,6 +51,10 @@ const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_
 
 /// A message of a webhook that is off waits until it is on.
 const PARK: &str = "UPDATE webhook_deliveries SET next_at = NULL WHERE id = $1 AND next_at <= $2";
+
+/// A message to a host that is off is given up: it would be too old when the host is on again.
+const GIVE_UP: &str = "UPDATE webhook_deliveries SET status = 'failed', next_at = NULL \
+     WHERE id = $1 AND next_at <= $2";
 
 /// The rest of these statements: no other attempt of the message has begun.
 macro_rules! if_current {
@@ -90,8 +97,8 @@ pub(crate) async fn insert_deliveries(
     event: WebhookEvent,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, &[&batch]).await?;
     let (name, now) = (event.name(), micros(now));
+    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, &[&batch, &now]).await?;
     let ids: Vec<Uuid> = webhooks
         .iter()
         .map(|webhook| message_id(webhook.id, batch, now))
@@ -155,7 +162,12 @@ pub(super) async fn take(
         deliveries: Vec::with_capacity(due.len()),
     };
     for row in due {
+        let is_host_off = row.host_off_until.is_some_and(|until| until > now);
         let delivery = DueDelivery::try_from(row)?;
+        if is_host_off {
+            connection.execute(GIVE_UP, &[&delivery.id, &now]).await?;
+            continue;
+        }
         if delivery.webhook.health.disabled_at.is_some() {
             connection.execute(PARK, &[&delivery.id, &now]).await?;
             continue;
@@ -181,7 +193,9 @@ pub(super) async fn end(
     let (status, next_at) = match &end.result {
         AttemptResult::Delivered => {
             let values: [&dyn Value; 4] = [&end.webhook, &end.delivery, &attempt, &at];
-            connection.execute(SUCCEEDED, &values).await?;
+            if connection.execute(SUCCEEDED, &values).await? == 1 {
+                hosts::succeeded(connection, end.webhook).await?;
+            }
             ("delivered", None)
         }
         AttemptResult::Obsolete => ("failed", None),
@@ -191,15 +205,21 @@ pub(super) async fn end(
                 retry_at,
                 disable_if_failing_since,
                 audit,
+                host,
             } = &**failure;
             let values: [&dyn Value; 5] = [&end.webhook, &end.delivery, &attempt, &at, error];
-            if connection.execute(FAILED, &values).await? == 1 {
+            let is_current = connection.execute(FAILED, &values).await? == 1;
+            if is_current {
                 let since = micros(*disable_if_failing_since);
                 let values: [&dyn Value; 3] = [&end.webhook, &at, &since];
                 is_disabled = connection.execute(DISABLE, &values).await? == 1;
             }
             if is_disabled {
                 audit::append(connection, audit.as_slice()).await?;
+            }
+            if let Some(host) = host.as_ref().filter(|_| is_current) {
+                let failed = (end.at, error.as_str());
+                is_disabled |= hosts::failed(connection, end.webhook, failed, host).await?;
             }
             match retry_at {
                 Some(retry_at) => ("pending", Some(micros(*retry_at))),

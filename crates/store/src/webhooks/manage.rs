@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    SecretRotation, Webhook,
+    BatchWebhook, SecretRotation, Webhook, hosts,
     rows::{WebhookRow, webhook_columns},
 };
 use crate::{
@@ -13,9 +13,8 @@ use crate::{
     rows::to_the_microsecond, values::Value,
 };
 
-const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at) \
-     SELECT $1, $2, $3, $4, $5, $6 WHERE $3 IS NULL OR NOT EXISTS \
-         (SELECT 1 FROM webhooks w WHERE w.batch_id = $3)";
+const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at, host) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7)";
 
 /// Locks the tenant until the transaction ends, so that its webhooks are counted one after another.
 const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES ($1) \
@@ -23,6 +22,14 @@ const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES ($1) \
 
 const COUNT: &str =
     "SELECT count(*) AS webhooks FROM webhooks WHERE tenant = $1 AND batch_id IS NULL";
+
+/// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
+const COUNT_PENDING: &str = "SELECT \
+     (SELECT count(*) FROM batches b WHERE b.tenant = $1 AND b.finished_at IS NULL \
+         AND b.cancelled_at IS NULL AND b.deletion IS NULL \
+         AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
+     (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+         WHERE d.tenant = $1 AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS webhooks";
 
 const LIST: &str = concat!(
     "SELECT ",
@@ -41,6 +48,10 @@ const DELETE: &str = "DELETE FROM webhooks WHERE tenant = $1 AND id = $2";
 const ENABLE: &str = "UPDATE webhooks SET failures = 0, failing_since = NULL, disabled_at = NULL \
      WHERE tenant = $1 AND id = $2";
 
+/// The host of a webhook of one batch is on again.
+const ENABLE_HOST: &str = "DELETE FROM webhook_hosts WHERE tenant = $1 AND host = \
+     (SELECT w.host FROM webhooks w WHERE w.tenant = $1 AND w.id = $2)";
+
 /// The messages that wait because the webhook was off.
 const RESUME: &str = "UPDATE webhook_deliveries SET next_at = $2 \
      WHERE webhook_id = $1 AND status = 'pending' AND next_at IS NULL";
@@ -54,19 +65,40 @@ record! {
     }
 }
 
-pub(super) async fn add(
-    connection: &mut impl Statements,
-    webhook: &Webhook,
-) -> Result<bool, StoreError> {
-    let values: [&dyn Value; 6] = [
+async fn add(connection: &mut impl Statements, webhook: &Webhook) -> Result<(), StoreError> {
+    let values: [&dyn Value; 7] = [
         &webhook.id,
         &webhook.tenant,
         &webhook.batch_id,
         &webhook.url,
         &webhook.secret.expose_secret(),
         &to_the_microsecond(webhook.created_at),
+        &webhook.host,
     ];
-    Ok(connection.execute(INSERT, &values).await? == 1)
+    connection.execute(INSERT, &values).await?;
+    Ok(())
+}
+
+/// Locks the tenant until the transaction ends, and returns whether it may have one more webhook of one batch.
+pub(crate) async fn lock_for_batch(
+    connection: &mut impl Statements,
+    own: &BatchWebhook,
+) -> Result<bool, StoreError> {
+    let tenant = &own.webhook.tenant;
+    connection.execute(LOCK_TENANT, &[tenant]).await?;
+    let count: Option<CountRow> = connection.fetch_optional(COUNT_PENDING, &[tenant]).await?;
+    Ok(count.map_or(0, |row| row.webhooks) < i64::from(own.limit))
+}
+
+/// Adds the webhook of a new batch. Run it in the transaction that creates the batch, after [`lock_for_batch`].
+pub(crate) async fn add_to_batch(
+    connection: &mut impl Statements,
+    own: &BatchWebhook,
+) -> Result<(), StoreError> {
+    let webhook = &own.webhook;
+    hosts::forget(connection, &webhook.tenant, webhook.created_at).await?;
+    add(connection, webhook).await?;
+    audit::append(connection, own.audit.as_slice()).await
 }
 
 /// Adds a webhook for every batch; see [`super::WebhookStore::create_webhook`]. Run it in a transaction.
@@ -81,9 +113,9 @@ pub(super) async fn create(
     if count.map_or(0, |row| row.webhooks) >= i64::from(limit) {
         return Ok(false);
     }
-    let is_added = add(connection, webhook).await?;
+    add(connection, webhook).await?;
     audit::append(connection, audit.as_slice()).await?;
-    Ok(is_added)
+    Ok(true)
 }
 
 pub(super) async fn list(
@@ -123,6 +155,7 @@ pub(super) async fn enable(
     audit: Option<NewAuditEntry>,
 ) -> Result<Option<Webhook>, StoreError> {
     if connection.execute(ENABLE, &[&tenant, &id]).await? == 1 {
+        connection.execute(ENABLE_HOST, &[&tenant, &id]).await?;
         connection.execute(RESUME, &[&id, &micros(now)]).await?;
         audit::append(connection, audit.as_slice()).await?;
     }

@@ -17,6 +17,8 @@ pub struct Webhook {
     pub batch_id: Option<Uuid>,
     /// The address.
     pub url: String,
+    /// The host and the port of the address, if it is the webhook of one batch.
+    pub host: Option<String>,
     /// The secret that signs the messages.
     pub secret: SecretString,
     /// When it was created.
@@ -25,6 +27,34 @@ pub struct Webhook {
     pub old_secret: Option<OldSecret>,
     /// What is known about the address.
     pub health: WebhookHealth,
+}
+
+/// The webhook that a new batch brings with it.
+#[derive(Clone, Debug)]
+pub struct BatchWebhook {
+    /// The webhook.
+    pub webhook: Webhook,
+    /// The batch is not created if the tenant has this many webhooks of one batch whose message is not sent or given up yet.
+    pub limit: u32,
+    /// Is written with the webhook.
+    pub audit: Option<NewAuditEntry>,
+}
+
+/// A host that did not take the last message of a webhook of one batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookHost {
+    /// The host and the port.
+    pub host: String,
+    /// The webhook whose message failed last.
+    pub webhook: Uuid,
+    /// The attempts that failed since the last success.
+    pub failures: u64,
+    /// When the first of them failed.
+    pub failing_since: OffsetDateTime,
+    /// Why the last of them failed.
+    pub last_error: String,
+    /// Until when nothing is sent to the host, if it was switched off.
+    pub off_until: Option<OffsetDateTime>,
 }
 
 /// A secret that another one has replaced.
@@ -155,5 +185,18 @@ pub struct AttemptFailure {
     /// The webhook is switched off if it fails since this time or longer.
     pub disable_if_failing_since: OffsetDateTime,
     /// Is written if the webhook is switched off.
+    pub audit: Option<NewAuditEntry>,
+    /// What follows for the host of a webhook of one batch.
+    pub host: Option<HostFailure>,
+}
+
+/// What follows for a host that did not take a message.
+#[derive(Clone, Debug)]
+pub struct HostFailure {
+    /// The host is switched off if it fails since this time or longer.
+    pub disable_if_failing_since: OffsetDateTime,
+    /// Until when nothing is sent to it then.
+    pub off_until: OffsetDateTime,
+    /// Is written if the host is switched off.
     pub audit: Option<NewAuditEntry>,
 }

@@ -3,14 +3,14 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth};
+use super::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth, WebhookHost};
 use crate::{StoreError, batches::from_micros, record::record};
 
 /// The columns of a [`WebhookRow`], of the table `webhooks` under the name `w`.
 macro_rules! webhook_columns {
     () => {
         "w.id, w.tenant, w.batch_id, w.url, w.secret, w.created_at, w.old_secret, w.old_secret_until, \
-         w.failures, w.failing_since, w.last_error, w.last_success_at, w.disabled_at"
+         w.failures, w.failing_since, w.last_error, w.last_success_at, w.disabled_at, w.host"
     };
 }
 pub(super) use webhook_columns;
@@ -30,6 +30,35 @@ record! {
         last_error: Option<String>,
         last_success_at: Option<i64>,
         disabled_at: Option<i64>,
+        host: Option<String>,
+    }
+}
+
+record! {
+    pub(super) struct HostRow {
+        host: String,
+        webhook_id: Uuid,
+        failures: i64,
+        failing_since: i64,
+        last_error: String,
+        off_until: Option<i64>,
+    }
+}
+
+impl TryFrom<HostRow> for WebhookHost {
+    type Error = StoreError;
+
+    fn try_from(row: HostRow) -> Result<Self, StoreError> {
+        let failing_since = from_micros(row.failing_since)
+            .ok_or_else(|| StoreError::corrupt("the time of a host of webhooks".to_owned()))?;
+        Ok(Self {
+            host: row.host,
+            webhook: row.webhook_id,
+            failures: row.failures.try_into().unwrap_or(0),
+            failing_since,
+            last_error: row.last_error,
+            off_until: row.off_until.and_then(from_micros),
+        })
     }
 }
 
@@ -43,6 +72,7 @@ impl From<WebhookRow> for Webhook {
             tenant: row.tenant,
             batch_id: row.batch_id,
             url: row.url,
+            host: row.host,
             secret: row.secret.into(),
             created_at: row.created_at,
             old_secret: old_secret.map(|(secret, until)| OldSecret {
@@ -68,6 +98,7 @@ record! {
         event: String,
         happened_at: i64,
         attempts: i32,
+        pub(super) host_off_until: Option<i64>,
     } with webhook: WebhookRow
 }
 

@@ -1,0 +1,82 @@
+//! The hosts of webhooks of one batch.
+//!
+//! Such a webhook has one message, which is given up before its address has failed for long. So its failures count for the host,
+//! together with those of the tenant's other batches.
+
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{HostFailure, WebhookHost, rows::HostRow};
+use crate::{StoreError, audit, batches::micros, dialect::Statements, values::Value};
+
+/// A host is forgotten when this time has passed since its last failure.
+const REMEMBERED_FOR: Duration = Duration::days(7);
+
+/// A host has a row only while it fails.
+const SUCCEEDED: &str = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
+     (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = $1)";
+
+const FAILED: &str = "INSERT INTO webhook_hosts \
+         (tenant, host, webhook_id, failures, failing_since, last_failed_at, last_error) \
+     SELECT w.tenant, w.host, w.id, 1, $2, $2, $3 FROM webhooks w WHERE w.id = $1 AND w.host IS NOT NULL \
+     ON CONFLICT (tenant, host) DO UPDATE SET webhook_id = excluded.webhook_id, \
+         failures = webhook_hosts.failures + 1, last_failed_at = excluded.last_failed_at, \
+         last_error = excluded.last_error";
+
+const SWITCH_OFF: &str = "UPDATE webhook_hosts SET off_until = $4 WHERE (tenant, host) = \
+         (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = $1) \
+     AND failing_since <= $2 AND (off_until IS NULL OR off_until <= $3)";
+
+const FORGET: &str = "DELETE FROM webhook_hosts WHERE tenant = $1 AND last_failed_at < $2";
+
+const LIST: &str = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
+     FROM webhook_hosts WHERE tenant = $1 ORDER BY last_failed_at DESC, host LIMIT $2";
+
+/// Records that the host of a webhook took a message.
+pub(super) async fn succeeded(
+    connection: &mut impl Statements,
+    webhook: Uuid,
+) -> Result<(), StoreError> {
+    connection.execute(SUCCEEDED, &[&webhook]).await?;
+    Ok(())
+}
+
+/// Records that the host of a webhook did not take a message. Returns whether this switched the host off.
+pub(super) async fn failed(
+    connection: &mut impl Statements,
+    webhook: Uuid,
+    (at, error): (OffsetDateTime, &str),
+    failure: &HostFailure,
+) -> Result<bool, StoreError> {
+    let at = micros(at);
+    let values: [&dyn Value; 3] = [&webhook, &at, &error];
+    connection.execute(FAILED, &values).await?;
+    let since = micros(failure.disable_if_failing_since);
+    let values: [&dyn Value; 4] = [&webhook, &since, &at, &micros(failure.off_until)];
+    let is_off = connection.execute(SWITCH_OFF, &values).await? == 1;
+    if is_off {
+        audit::append(connection, failure.audit.as_slice()).await?;
+    }
+    Ok(is_off)
+}
+
+/// Forgets the hosts of a tenant that have not failed lately.
+pub(super) async fn forget(
+    connection: &mut impl Statements,
+    tenant: &str,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let before = micros(now - REMEMBERED_FOR);
+    connection.execute(FORGET, &[&tenant, &before]).await?;
+    Ok(())
+}
+
+pub(super) async fn list(
+    connection: &mut impl Statements,
+    tenant: &str,
+    limit: u32,
+) -> Result<Vec<WebhookHost>, StoreError> {
+    let values: [&dyn Value; 2] = [&tenant, &i64::from(limit)];
+    let rows: Vec<HostRow> = connection.fetch_all(LIST, &values).await?;
+    rows.into_iter().map(WebhookHost::try_from).collect()
+}
