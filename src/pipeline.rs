@@ -28,7 +28,7 @@ use facescan_clock::Clock;
 use facescan_imaging::{
     decode::{
         DecodeError, DecodeOptions, Decoded, Reduction, TurboJpeg, decode_reduced, decode_within,
-        stated_size,
+        decoded_pixels, stated_size,
     },
     encode::{OutputFormat, encode},
     memory::PixelMemory,
@@ -63,6 +63,9 @@ pub mod work;
 const DECODED_AT_ONCE: u64 = 1 << 21;
 /// The same while the pool has one tenant. Nobody else waits for the decoder then, and a change of threads costs time.
 const DECODED_AT_ONCE_ALONE: u64 = 1 << 24;
+/// The pixels for each byte of the largest file that is decoded so: half of the pixels, which is a megabyte for the smaller
+/// number. Photographs have fewer bytes.
+const PIXELS_PER_BYTE: u64 = 2;
 
 /// The components that process images. Cheap to clone.
 #[derive(Clone)]
@@ -138,6 +141,14 @@ impl Deref for PooledImage {
     }
 }
 
+/// Returns whether a file is decoded within a turn. Its size in pixels alone says little: a file can have scan after scan, and a
+/// JPEG without an end marker is decoded several times.
+fn is_decoded_at_once(bytes: &[u8], most: u64) -> bool {
+    stated_size(bytes).is_some_and(|size| work::pixels(size) <= most)
+        && bytes.len() as u64 <= most / PIXELS_PER_BYTE
+        && decoded_pixels(bytes).is_some_and(|pixels| pixels <= most)
+}
+
 impl Pipeline {
     /// Waits for a permit to hold an image decoded, then runs `work` on the pool. The permit is held until `work` ends.
     /// Adds the wait and the total time to the timings of the run. `memory` is what the work needs, in bytes.
@@ -188,7 +199,7 @@ impl Pipeline {
             true => DECODED_AT_ONCE_ALONE,
             false => DECODED_AT_ONCE,
         };
-        if stated_size(bytes).is_some_and(|size| work::pixels(size) <= most) {
+        if is_decoded_at_once(bytes, most) {
             return Ok(self.decode_here(bytes, min_side)?);
         }
         let (pipeline, bytes) = (self.clone(), bytes.clone());
@@ -306,5 +317,25 @@ impl Pipeline {
         device_run: DeviceRun,
     ) -> Result<(), PipelineError> {
         run.record(PREPROCESSING, &self.preprocessing.assignment, device_run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use facescan_imaging::synthetic::synthetic;
+
+    use super::*;
+
+    #[test]
+    fn files_that_are_small_in_every_way_are_decoded_at_once() {
+        let jpeg = encode(&synthetic(640, 480), OutputFormat::default()).unwrap();
+        assert!(is_decoded_at_once(&jpeg, 640 * 480));
+        assert!(!is_decoded_at_once(&jpeg, 640 * 479));
+        assert!(!is_decoded_at_once(b"no image", u64::MAX));
+        let without_end = &jpeg[..jpeg.len() - 2];
+        assert!(!is_decoded_at_once(without_end, 3 * 640 * 480));
+        assert!(is_decoded_at_once(without_end, 4 * 640 * 480));
+        let many_bytes = [jpeg, vec![0; 640 * 480]].concat();
+        assert!(!is_decoded_at_once(&many_bytes, 640 * 480));
     }
 }

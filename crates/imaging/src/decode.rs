@@ -8,6 +8,7 @@
 //! follows it. A file with an end marker and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
+mod effort;
 mod exif;
 mod flatten;
 mod gif;
@@ -33,6 +34,7 @@ use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
+pub use effort::decoded_pixels;
 pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
 pub use size::stated_size;
 

@@ -5,7 +5,8 @@
 //!
 //! The decoder fills the missing part of a truncated file with grey and reports no error. So the markers are read first
 //! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with
-//! different bytes appended: equal pixels mean that the scans are complete and only the marker is missing.
+//! different bytes appended: equal pixels mean that the scans are complete and only the marker is missing. It must have few
+//! scans, because every attempt goes over all of them.
 //!
 //! libjpeg-turbo reduces images if a [`Reduction`] is given. It reads only complete files without damage.
 
@@ -38,8 +39,12 @@ const TRUNCATED: DecodeError = DecodeError::Truncated {
     format: Format::Jpeg,
 };
 
-/// Files with more scans are not reduced. Encoders write about ten scans, and each scan takes the time of a whole image.
-const MAX_REDUCED_SCANS: u32 = 32;
+/// Files with more scans are not reduced, and are not decoded without an end marker. Encoders write about ten scans, and each
+/// scan takes the time of a whole image. The decoder refuses more than a hundred.
+const MAX_USUAL_SCANS: u32 = 32;
+
+/// The scans that take together as long as the rest of decoding, about as many as encoders write.
+const SCANS_PER_PASS: u32 = 10;
 
 /// Decodes a file. If `reduction` is given, the image is reduced if possible.
 pub(super) fn decode(
@@ -69,7 +74,7 @@ pub(super) fn decode(
     let samples = if walk.ended {
         samples(&walk.without_junk(bytes), memory.take(len))
             .map_err(|error| convert_error(&error))?
-    } else if walk.is_complete() {
+    } else if walk.is_complete() && walk.scans <= MAX_USUAL_SCANS {
         without_end_marker(&walk.without_junk(bytes), len)?
     } else {
         return Err(TRUNCATED);
@@ -78,6 +83,18 @@ pub(super) fn decode(
         .and_then(|samples| RgbImage::from_raw(width, height, samples))
         .ok_or_else(|| DecodeError::corrupt(Format::Jpeg, "its headers disagree about its size"))?;
     Ok(Stored::full(pixels, orientation))
+}
+
+/// Returns how often a decoder goes over the pixels of a file.
+pub(super) fn passes(bytes: &[u8]) -> u64 {
+    let Ok(walk) = Walk::over(bytes) else {
+        return 1;
+    };
+    let attempts = match walk.ended {
+        true => 1,
+        false => 1 + OTHER_CONTINUATIONS.len() as u64,
+    };
+    attempts * u64::from(1 + walk.scans / (SCANS_PER_PASS + 1))
 }
 
 /// Decodes a file to a fraction of its sides, and returns the pixels and the divisor of the sides.
@@ -89,7 +106,7 @@ fn reduced(
     memory: &PixelMemory,
     reduction: &Reduction<'_>,
 ) -> Option<(RgbImage, u32)> {
-    if !walk.ended || walk.scans > MAX_REDUCED_SCANS || walk.may_be_rgb() {
+    if !walk.ended || walk.scans > MAX_USUAL_SCANS || walk.may_be_rgb() {
         return None;
     }
     let (width, height) = (u32::from(walk.width), u32::from(walk.height));
