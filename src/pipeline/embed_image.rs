@@ -23,6 +23,7 @@ use crate::{
         run::{ImageRun, RunOptions, RunOutput},
         scan::{ContentHash, Scan, content_hash, image_info, millis},
         stored::{StoredPlan, StoredScans},
+        work,
     },
 };
 use facescan_imaging::{phash::perceptual_hash, precision::NumericPrecision};
@@ -257,8 +258,11 @@ impl Pipeline {
         (bytes, hash, is_stored): (Bytes, Option<ContentHash>, bool),
         run: &mut ImageRun,
     ) -> Result<(Scan, PendingVector), PipelineError> {
+        let price = |size| work::pixels(size) * work::DECODE + encoder.work(size);
+        run.work.limit().check_file(&bytes, price)?;
         let began = self.clock.monotonic();
         let decoded = self.decode(&bytes, None).await?;
+        run.work.add(price(decoded.size))?;
         let hash = hash.unwrap_or_else(|| content_hash(&bytes));
         let scan = Scan {
             image_id: None,

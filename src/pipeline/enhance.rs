@@ -391,7 +391,9 @@ impl Pipeline {
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let price = |size| work::enhance(size, &plan.options, plan.output());
-        run.work.limit().check_file(bytes, price)?;
+        run.work.limit().check_file(bytes, |size| {
+            price(size).saturating_add(self.identity_work(size, plan))
+        })?;
         let began = self.clock.monotonic();
         let decoded = self.decode(bytes, None).await?;
         run.work.add(price(decoded.size))?;

@@ -18,6 +18,7 @@ use crate::pipeline::{
     quality::{FaceQuality, Grader, PendingQuality, Subject},
     run::ImageRun,
     scan::millis,
+    work,
 };
 use facescan_imaging::{
     encode::{OutputFormat, encode},
@@ -144,8 +145,11 @@ impl<'a> FaceWork<'a> {
     /// Adds the results to the faces. Processes a limited number of faces at a time, because their crops are in memory.
     ///
     /// # Errors
-    /// The errors of [`cut`](Self::cut) and [`finish`](Self::finish).
+    /// [`PipelineError::TooMuchWork`] before any face is cut out, or the errors of [`cut`](Self::cut) and
+    /// [`finish`](Self::finish).
     pub async fn run(&self, faces: &mut [Face], run: &mut ImageRun) -> Result<(), PipelineError> {
+        let passes = self.work_on_one().saturating_mul(faces.len() as u64);
+        run.work.add(passes)?;
         for faces in faces.chunks_mut(self.pipeline.face_chunk_size) {
             let began = self.pipeline.clock.monotonic();
             let cut = self.cut(faces)?;
@@ -153,6 +157,18 @@ impl<'a> FaceWork<'a> {
             self.finish(faces, cut, run).await?;
         }
         Ok(())
+    }
+
+    /// Returns the price of the work on one face.
+    fn work_on_one(&self) -> u64 {
+        let models = self.models.iter().map(|(_, model)| model.model().work());
+        let others = [
+            (true, work::align()),
+            (self.measure, work::measure_face()),
+            (self.options.crops, work::encode_face()),
+        ];
+        let others = others.into_iter().filter(|(runs, _)| *runs);
+        models.chain(others.map(|(_, passes)| passes)).sum()
     }
 
     /// Cuts faces out by their landmarks and writes the rows of the models. This is CPU work. The caller must wait for

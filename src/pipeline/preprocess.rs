@@ -376,6 +376,7 @@ impl Pipeline {
         run.work.limit().check_file(bytes, price)?;
         let began = self.clock.monotonic();
         let decoded = self.decode(bytes, None).await?;
+        run.work.add(price(decoded.size))?;
         let image = image_info(&decoded, content_hash(bytes));
         run.work.add(price(decoded.size))?;
         let pixels = PooledImage::new(decoded.pixels, self);

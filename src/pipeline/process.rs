@@ -445,7 +445,10 @@ impl Pipeline {
         plan: &ProcessPlan,
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
-        run.work.limit().check_file(bytes, |size| plan.work(size))?;
+        run.work.limit().check_file(bytes, |size| {
+            let searches = plan.searches(size, &self.models.detector);
+            plan.work(size).saturating_add(searches)
+        })?;
         let began = self.clock.monotonic();
         let decoded = self.decode(bytes, None).await?;
         run.work.add(work::DECODE * work::pixels(decoded.size))?;

@@ -22,7 +22,7 @@ use crate::{
         quality::{Grader, PendingQuality},
         run::{ImageRun, RunOptions, RunOutput},
         stored::{StoredPlan, StoredScans},
-        work::Size,
+        work::{self, Size},
     },
 };
 use facescan_imaging::{
@@ -216,7 +216,7 @@ impl ScanRun {
         let mut faces = self.find(&mut decoded, run).await?;
         let pixels = self
             .face_pixels(&decoded, &faces, bytes.as_ref(), run)
-            .await;
+            .await?;
         drop(bytes);
         if let Some(work) = FaceWork::new(pixels, &self.pipeline, &self.options) {
             work.run(&mut faces, run).await?;
@@ -249,6 +249,23 @@ impl ScanRun {
         self.pipeline.since(began)
     }
 
+    /// Returns the price of an image of a size, without the work on its faces. A reduced image counts in full.
+    fn work(&self, size: Size) -> u64 {
+        let (detector, options) = (&self.pipeline.models.detector, &self.options);
+        let parts = [
+            (true, work::pixels(size) * work::DECODE),
+            (!options.aligned, detector.work(size, &options.detect)),
+            (self.measures_image(), work::measure_image(size)),
+            (options.storage.store, work::pixels(size) * work::PLAIN),
+        ];
+        let parts = parts.into_iter().filter(|(runs, _)| *runs);
+        parts.map(|(_, passes)| passes).sum()
+    }
+
+    fn measures_image(&self) -> bool {
+        self.options.kind == ScanKind::Quality && !self.options.aligned
+    }
+
     /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
     async fn open(
         &self,
@@ -258,11 +275,12 @@ impl ScanRun {
     ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
+        run.work.limit().check_file(bytes, |size| self.work(size))?;
         let hash = hash.unwrap_or_else(|| content_hash(bytes));
         let image = pipeline.decode(bytes, options.reduced_side()).await?;
+        run.work.add(self.work(image.size))?;
         let divisor = image.divisor;
-        let measure = options.kind == ScanKind::Quality && !options.aligned;
-        let quality = measure.then(|| {
+        let quality = self.measures_image().then(|| {
             let canonical = quality::canonical(&image.pixels);
             Grader::measure(pipeline.grader.as_ref(), &canonical)
         });
@@ -322,16 +340,21 @@ impl ScanRun {
 
     /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `bytes` is the file
     /// of a reduced image.
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] if the image may not be decoded again.
     async fn face_pixels(
         &self,
         decoded: &DecodedImage,
         faces: &[Face],
         bytes: Option<&Bytes>,
         run: &mut ImageRun,
-    ) -> FacePixels {
+    ) -> Result<FacePixels, PipelineError> {
         let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
         let full = match bytes {
             Some(bytes) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+                let size = (decoded.info.width, decoded.info.height);
+                run.work.add(work::pixels(size) * work::DECODE)?;
                 let began = self.now();
                 let image = self.pipeline.decode(bytes, None).await;
                 run.timings.decode += self.since(began);
@@ -341,11 +364,11 @@ impl ScanRun {
             }
             _ => None,
         };
-        FacePixels {
+        Ok(FacePixels {
             searched: Arc::clone(&decoded.image),
             divisor: decoded.divisor,
             full,
-        }
+        })
     }
 }
 

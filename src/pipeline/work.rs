@@ -8,6 +8,8 @@ use facescan_imaging::{
     decode::stated_size,
     encode::OutputFormat,
     enhance::{Apply, EnhanceOptions, Gamma, LOW_RESOLUTION, MAX_UPSCALED_SIDE, Upscale},
+    quality::CANONICAL_SIDE,
+    warp::ALIGNED_SIDE,
 };
 
 /// A width and a height in pixels.
@@ -16,7 +18,15 @@ pub(super) type Size = (u32, u32);
 /// Passes over each pixel of an image that is decoded.
 pub(super) const DECODE: u64 = 20;
 /// Passes over each pixel of an image in which faces are searched for, without the run of the model.
-pub(super) const SEARCH: u64 = 2;
+const SEARCH: u64 = 2;
+/// Passes over each pixel of an input of the detector. YuNet takes 9.2 ms for 640 × 640 pixels.
+const DETECT: u64 = 25;
+/// Passes over each pixel of an aligned crop of which the embedder makes a vector. `SFace` takes 7 to 14 ms for 112 × 112.
+const EMBED: u64 = 1000;
+/// Passes over each pixel of an input of the encoder of whole images. CLIP ViT-B/32 takes 50 to 100 ms for 224 × 224.
+const ENCODE: u64 = 2000;
+/// Passes over each pixel of an image whose quality is measured.
+const MEASURE: u64 = 20;
 /// Passes over each pixel that a resize reads.
 pub(super) const RESIZE_READ: u64 = 2;
 /// Passes over each pixel that a resize writes.
@@ -43,8 +53,14 @@ const LONG_BLUR: u64 = 25;
 /// Plain passes over a million pixels.
 const PER_UNIT: u64 = 1_000_000;
 
+/// The pixels of the smallest input that the price of a run tells apart. A run on fewer pixels takes as long.
+const SMALLEST_INPUT: u64 = 128 * 128;
+
 /// The largest value of `limits.max_pixels`. Decoding refuses an image that states more, whatever its price.
 const MAX_PIXELS: u64 = 1_000_000_000;
+
+/// The size of an aligned crop.
+const ALIGNED: Size = (ALIGNED_SIDE, ALIGNED_SIDE);
 
 /// The most work on one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +151,43 @@ pub(super) fn blur((width, height): Size, kernel: u32) -> u64 {
     area.saturating_mul(passes)
 }
 
+/// Returns the price of a search for faces in an image, with a run of the detector on each input.
+pub(super) fn search(image: Size, inputs: impl Iterator<Item = Size>) -> u64 {
+    let runs = inputs.map(|input| pixels(input).max(SMALLEST_INPUT) * DETECT);
+    runs.fold(pixels(image) * SEARCH, u64::saturating_add)
+}
+
+/// Returns the price of cutting out and aligning a face.
+pub(super) fn align() -> u64 {
+    pixels(ALIGNED) * ROTATE
+}
+
+/// Returns the price of the vector of an aligned crop.
+pub(super) fn embed(input: Size) -> u64 {
+    pixels(input) * (NORMALIZE + EMBED)
+}
+
+/// Returns the price of the vector of a whole image.
+pub(super) fn encode_image(image: Size, input: Size) -> u64 {
+    pixels(image) * RESIZE_READ + pixels(input) * (RESIZE_WRITE + NORMALIZE + ENCODE)
+}
+
+/// Returns the price of measuring the quality of an aligned crop.
+pub(super) fn measure_face() -> u64 {
+    pixels(ALIGNED) * MEASURE
+}
+
+/// Returns the price of measuring the quality of a whole image, which is scaled to the canonical side.
+pub(super) fn measure_image(image: Size) -> u64 {
+    let side = CANONICAL_SIDE;
+    pixels(image) * RESIZE_READ + pixels((side, side)) * (RESIZE_WRITE + MEASURE)
+}
+
+/// Returns the price of the PNG of an aligned crop.
+pub(super) fn encode_face() -> u64 {
+    pixels(ALIGNED) * encode(OutputFormat::Png)
+}
+
 /// Returns the price of decoding a mask and finding its box, by the size that its file states.
 pub(super) fn mask(bytes: &[u8]) -> u64 {
     let size = stated_size(bytes).filter(|size| pixels(*size) <= MAX_PIXELS);
@@ -215,6 +268,30 @@ mod tests {
         let blurred = pixels(LARGE) * (DECODE + encode(OutputFormat::Png)) + blur(LARGE, 255);
         LIMIT.check(blurred).unwrap();
         assert!(LIMIT.check(16 * blur(LARGE, 255)).is_err());
+    }
+
+    #[test]
+    fn a_search_is_priced_by_its_inputs() {
+        let photo = (4000, 3000);
+        let passes = |inputs: &[Size]| search(photo, inputs.iter().copied()) / PER_UNIT;
+        assert_eq!(passes(&[]), 24);
+        assert_eq!(passes(&[(640, 640)]), 24 + 10);
+        assert_eq!(passes(&[(320, 320), (4096, 4096)]), 24 + 421);
+        let small = |side: u32| search((side, side), [(side, side)].into_iter());
+        assert!(small(32) > pixels((100, 100)) * DETECT, "a run takes time");
+    }
+
+    /// A photograph with 500 faces, and the most faces that a search finds in the largest image.
+    #[test]
+    fn a_crowd_is_allowed() {
+        let face = align() + embed(ALIGNED) + measure_face() + encode_face();
+        let scan = |size, faces: u64| {
+            let search = search(size, [(4096, 4096)].into_iter());
+            pixels(size) * DECODE + measure_image(size) + search + faces * face
+        };
+        LIMIT.check(scan((3840, 2160), 500)).unwrap();
+        LIMIT.check(scan(LARGE, 2000)).unwrap();
+        assert!(LIMIT.check(scan((3840, 2160), 500) * 6).is_err());
     }
 
     #[test]

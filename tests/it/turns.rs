@@ -136,3 +136,43 @@ async fn operations_that_take_too_much_work_are_refused_before_they_run() {
     let reply = app.send(process(&alice, &region)).await;
     assert_eq!(reply.status, StatusCode::OK, "{reply:?}");
 }
+
+/// The image has 1.1 megapixels and six faces. Decoding takes 23 passes, the search 9, and the vector of a face 13.
+#[tokio::test]
+async fn runs_of_models_and_the_work_on_faces_have_a_price() {
+    let app = TestApp::with(&[("FACESCAN__LIMITS__MAX_WORK", "100")]).await;
+    let post = async |uri: &str| app.post(uri, image_file("t1.jpg")).await;
+    let operations = |list: Value| {
+        let list = list.to_string();
+        let list: String = url::form_urlencoded::byte_serialize(list.as_bytes()).collect();
+        format!("/process?det_size=1280&operations={list}")
+    };
+    for uri in [
+        "/detect?store=false",
+        "/embed?store=false&max_faces=2",
+        "/quality?store=false",
+        "/enhance?upscale=1",
+        &operations(json!([{"op": "gaussian_blur", "kernel": 3, "sigma": 1, "faces": true}])),
+    ] {
+        let reply = post(uri).await;
+        assert_eq!(reply.status, StatusCode::OK, "{uri}: {reply:?}");
+    }
+    for uri in [
+        "/detect?store=false&det_size=4096",
+        "/detect?store=false&det_size=2048&second_det_size=1024",
+        "/embed?store=false",
+        "/enhance?upscale=1&identity=true&det_size=1280",
+        // The second search, which checks that no face is left, is one too many.
+        &operations(json!([{"op": "anonymize"}])),
+        &operations(
+            json!([{"op": "crop", "faces": true}, {"op": "anonymize"}, {"op": "anonymize"}]),
+        ),
+    ] {
+        let reply = post(uri).await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (StatusCode::PAYLOAD_TOO_LARGE, "too_much_work"),
+            "{uri}: {reply:?}"
+        );
+    }
+}

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use super::{Identity, IdentityCheck};
+use super::{EnhancePlan, Identity, IdentityCheck};
 use crate::{
     pipeline::error::PipelineError,
     pipeline::{
         Pipeline, PooledImage,
         models::{
             crop_model::FaceModel,
-            detector::{DetectedFace, Pixels},
+            detector::DetectedFace,
             embedder::{Embedding, cosine},
         },
         options::DetectOptions,
         run::ImageRun,
         scan::millis,
+        work::{self, Size},
     },
 };
 use facescan_imaging::warp::align_face;
@@ -33,7 +34,7 @@ impl Pipeline {
         let began = self.clock.monotonic();
         // The best face is chosen in the original image. In the enhanced image, the face at the same position is used.
         let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
-        let found = self.faces_of(before, &check.detect, run).await?;
+        let found = self.faces_in(before, &check.detect, run).await?;
         let first = found.into_iter().max_by(by_score);
         let scale = after.width() as f32 / before.width() as f32;
         let scaled = DetectOptions {
@@ -44,7 +45,7 @@ impl Pipeline {
             Some(first) => {
                 let expected = first.bbox.scaled(scale);
                 let overlap = |face: &DetectedFace| face.bbox.iou(&expected);
-                let found = self.faces_of(after, &scaled, run).await?;
+                let found = self.faces_in(after, &scaled, run).await?;
                 found
                     .into_iter()
                     .filter(|face| overlap(face) > 0.0)
@@ -75,19 +76,15 @@ impl Pipeline {
         })
     }
 
-    async fn faces_of<P: Pixels>(
-        &self,
-        image: &Arc<P>,
-        options: &DetectOptions,
-        run: &mut ImageRun,
-    ) -> Result<Vec<DetectedFace>, PipelineError> {
-        let (detector, executor) = (&self.models.detector, &self.processing);
-        let submitted = detector.submit_through(executor, image, options).await;
-        self.record(run, Operation::ImageProcessing, submitted.processed)?;
-        let size = image.as_ref().borrow().dimensions();
-        let detected = self.models.detector.finish(submitted).await?;
-        self.record(run, Operation::FaceDetection, detected.run)?;
-        self.models.detector.faces(&detected, size, options)
+    /// Returns the price of the comparison for an image of a size. Returns 0 if the plan has none.
+    pub(super) fn identity_work(&self, size: Size, plan: &EnhancePlan) -> u64 {
+        let Some(check) = &plan.identity else {
+            return 0;
+        };
+        let after = work::upscaled(size, plan.options.upscale);
+        let search = |size| self.models.detector.work(size, &check.detect);
+        let vector = work::align() + self.models.embedder.model().work();
+        search(size) + search(after) + 2 * vector
     }
 
     async fn vector_of(
@@ -105,8 +102,9 @@ impl Pipeline {
                 ),
             )
         })?;
-        let crop = align_face(image, &points);
         let embedder = &self.models.embedder;
+        run.work.add(work::align() + embedder.model().work())?;
+        let crop = align_face(image, &points);
         let row = crop.map(|crop| embedder.model().submit(&crop, true));
         let outputs = embedder.model().finish(row.into_iter().collect()).await?;
         if let Some(device_run) = outputs.run {

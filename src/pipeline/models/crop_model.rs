@@ -12,7 +12,7 @@ use facescan_inference::{
 };
 
 use super::LoadedModel;
-use crate::pipeline::{error::PipelineError, faces::Face};
+use crate::pipeline::{error::PipelineError, faces::Face, work};
 
 /// A model that adds a result to a face. Its rows are aligned crops.
 pub trait FaceModel: Send + Sync {
@@ -60,6 +60,11 @@ impl CropModel {
     /// Returns the engine that runs the rows.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Returns the price of a row.
+    pub(in crate::pipeline) fn work(&self) -> u64 {
+        work::embed((self.spec.input.width, self.spec.input.height))
     }
 
     /// Writes a crop into a row and commits it. This is CPU work. `is_last` says that the job waits for the rows next.

@@ -10,6 +10,7 @@ use crate::{
     pipeline::{
         error::PipelineError,
         options::{DetectOptions, InputSize},
+        work::{self, Size},
     },
 };
 use facescan_imaging::{
@@ -191,6 +192,14 @@ impl Detector {
             (Some(multiple), Padding::Square) => square.with_square_padding(multiple),
             (None, _) => square,
         }
+    }
+
+    /// Returns the price of a search for faces in an image of a size.
+    pub(in crate::pipeline) fn work(&self, image: Size, options: &DetectOptions) -> u64 {
+        let inputs = options
+            .inputs()
+            .map(|size| self.letterbox(image, size).input);
+        work::search(image, inputs)
     }
 
     /// Waits for the outputs.

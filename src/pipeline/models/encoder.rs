@@ -22,7 +22,11 @@ use super::{
     detector::Pixels,
     embedder::{Embedding, normalise},
 };
-use crate::pipeline::{error::PipelineError, preprocess::RowJob};
+use crate::pipeline::{
+    error::PipelineError,
+    preprocess::RowJob,
+    work::{self, Size},
+};
 
 /// The encoder's engine. Cheap to clone.
 #[derive(Clone)]
@@ -72,6 +76,11 @@ impl Encoder {
     /// Returns the precision of a row that is submitted now. `None` if a remote server runs the model.
     pub fn current_precision(&self) -> Option<NumericPrecision> {
         self.engine.current_placement().numeric_precision()
+    }
+
+    /// Returns the price of the vector of an image of a size.
+    pub(in crate::pipeline) fn work(&self, image: Size) -> u64 {
+        work::encode_image(image, (self.spec.input.width, self.spec.input.height))
     }
 
     /// Writes the row of an image and commits it. A device makes the row if there is one. The pool must drive this

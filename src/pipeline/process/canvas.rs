@@ -301,8 +301,10 @@ impl<'a> Canvas<'a> {
         for frame in &mut self.frames {
             for face in frame.faces(self.pipeline, self.plan, self.run).await? {
                 let region = around(&face, frame.pixels.dimensions(), margin);
-                pixels += u64::from(region.width()) * u64::from(region.height());
+                let area = work::pixels((region.width(), region.height()));
+                pixels += area;
                 check_pixels(pixels, limit)?;
+                self.run.work.add(work::PLAIN * area)?;
                 cut.push(Frame {
                     pixels: crop::crop(&frame.pixels, region),
                     region: Some(region.into()),
@@ -454,12 +456,17 @@ pub(super) fn into_owned(image: Arc<RgbImage>) -> RgbImage {
 
 impl Pipeline {
     /// Returns the faces of an image, largest first.
-    pub(super) async fn faces_in<P: Pixels>(
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] before the search, or an error of the model or the server.
+    pub(in crate::pipeline) async fn faces_in<P: Pixels>(
         &self,
         image: &Arc<P>,
         detect: &DetectOptions,
         run: &mut ImageRun,
     ) -> Result<Vec<DetectedFace>, PipelineError> {
+        let size = image.as_ref().borrow().dimensions();
+        run.work.add(self.models.detector.work(size, detect))?;
         let submitted = self
             .models
             .detector
@@ -468,7 +475,6 @@ impl Pipeline {
         self.record(run, Operation::ImageProcessing, submitted.processed)?;
         let detected = self.models.detector.finish(submitted).await?;
         self.record(run, Operation::FaceDetection, detected.run)?;
-        let size = image.as_ref().borrow().dimensions();
         self.models.detector.faces(&detected, size, detect)
     }
 }

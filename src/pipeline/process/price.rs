@@ -1,20 +1,24 @@
 //! The prices of the operations of `/process`.
 
-use super::Step;
-use crate::pipeline::work::{self, Size, pixels};
+use super::{ProcessPlan, Step};
+use crate::pipeline::{
+    models::detector::Detector,
+    work::{self, Size, pixels},
+};
 use facescan_imaging::{
     crop::{Region, bounded_size},
     preprocess::{Preprocess, Profile},
 };
 
 impl Step {
-    /// Returns the price for an image of a size. Regions around faces are priced when they are found.
+    /// Returns the price for an image of a size, without the searches for faces. Regions around faces are priced when they are
+    /// found.
     pub(super) fn work(&self, size: Size) -> u64 {
         let area = pixels(size);
         match self {
             Self::GaussianBlur { faces: true, .. }
             | Self::Anonymize { .. }
-            | Self::Crop { faces: true, .. } => work::SEARCH * area,
+            | Self::Crop { faces: true, .. } => 0,
             Self::GaussianBlur { kernel, region, .. } => {
                 let region = region.map_or(Region::full(size), Region::from);
                 let region = region.clipped(size);
@@ -84,6 +88,21 @@ impl Step {
             pad,
             ..Preprocess::default()
         })
+    }
+}
+
+impl ProcessPlan {
+    /// Returns the price of the searches for faces in an image of a size: one for each operation that needs them. `anonymize`
+    /// prices its further ones when they begin.
+    pub(super) fn searches(&self, size: Size, detector: &Detector) -> u64 {
+        let (mut size, mut passes) = (size, 0_u64);
+        for step in self.steps.iter() {
+            if step.finds_faces() {
+                passes = passes.saturating_add(detector.work(size, &self.detect));
+            }
+            size = step.size_after(size);
+        }
+        passes
     }
 }
 
