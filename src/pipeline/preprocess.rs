@@ -378,7 +378,6 @@ impl Pipeline {
         let decoded = self.decode(bytes, None).await?;
         run.work.add(price(decoded.size))?;
         let image = image_info(&decoded, content_hash(bytes));
-        run.work.add(price(decoded.size))?;
         let pixels = PooledImage::new(decoded.pixels, self);
         run.timings.decode = self.since(began);
         run.count_pixels(&image);
