@@ -322,13 +322,11 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
-    use facescan_imaging::synthetic::synthetic;
-
     use super::*;
 
     #[test]
     fn files_that_are_small_in_every_way_are_decoded_at_once() {
-        let jpeg = encode(&synthetic(640, 480), OutputFormat::default()).unwrap();
+        let jpeg = encode(&RgbImage::new(640, 480), OutputFormat::default()).unwrap();
         assert!(is_decoded_at_once(&jpeg, 640 * 480));
         assert!(!is_decoded_at_once(&jpeg, 640 * 479));
         assert!(!is_decoded_at_once(b"no image", u64::MAX));
