@@ -147,7 +147,7 @@ impl Batch<'_> {
 }
 
 /// Returns whether a runtime reports that memory ran out. The runtimes have no error code for this, so the function
-/// looks for the messages of ONNX Runtime's arena (with and without a limit), CUDA, HIP and OpenVINO.
+/// looks for the messages of ONNX Runtime's arena (with and without a limit), CUDA with its libraries, HIP and OpenVINO.
 fn is_out_of_memory(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     [
@@ -155,6 +155,9 @@ fn is_out_of_memory(detail: &str) -> bool {
         "out_of_memory",
         "outofmemory",
         "failed to allocate memory",
+        "allocation failed",
+        "allocation_failed",
+        "alloc_failed",
         "is smaller than requested bytes",
         "memoryallocation",
         "bad_alloc",
@@ -233,6 +236,8 @@ mod tests {
             "Failed to allocate memory for requested buffer of size 52428800",
             "Available memory of 1048576 is smaller than requested bytes of 52428800",
             "CUDA failure 2: out of memory ; GPU=0",
+            "CUBLAS failure 3: the resource allocation failed ; GPU=0 ; expr=cublasCreate(&cublas_handle_);",
+            "CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED",
             "hipErrorOutOfMemory",
             "std::bad_alloc",
         ] {

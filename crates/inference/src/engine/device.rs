@@ -297,14 +297,17 @@ impl DeviceDriver {
     }
 }
 
-/// Returns one row of each output.
+/// Returns one row of each output, as a batch of one row.
 fn one_row(outputs: &[Tensor], row: usize) -> Vec<Tensor> {
     outputs
         .iter()
-        .map(|output| Tensor {
-            name: output.name.clone(),
-            shape: Vec::new(),
-            data: output.row(row).to_vec(),
+        .map(|output| {
+            let data = output.row(row).to_vec();
+            Tensor {
+                name: output.name.clone(),
+                shape: vec![1, data.len()],
+                data,
+            }
         })
         .collect()
 }

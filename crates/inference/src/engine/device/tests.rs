@@ -88,6 +88,15 @@ fn rig(
     setting: Setting,
     device: impl Fn(usize, Batch<'_>) -> RunResult + Send + Sync + 'static,
 ) -> Rig {
+    rig_with(setting, sums, device)
+}
+
+/// Returns such an engine whose CPU runs rows with `on_cpu`.
+fn rig_with(
+    setting: Setting,
+    on_cpu: impl Fn(Batch<'_>) -> Vec<Tensor> + Send + Sync + 'static,
+    device: impl Fn(usize, Batch<'_>) -> RunResult + Send + Sync + 'static,
+) -> Rig {
     let signature = Signature {
         inputs: Vec::new(),
         outputs: Vec::new(),
@@ -96,7 +105,7 @@ fn rig(
     let seen = Arc::clone(&runs);
     let backend = FakeBackend::with_placements(signature, move |placement, batch| {
         if placement == DevicePlacement::CPU {
-            return Ok(sums(batch));
+            return Ok(on_cpu(batch));
         }
         let number = {
             let mut seen = seen.lock().unwrap();
@@ -365,6 +374,30 @@ async fn the_check_catches_a_device_that_starts_to_give_wrong_values() {
     assert_eq!(faults(&caught), [Some(Fault::WrongAnswer)]);
     assert_eq!(lies.load(Ordering::SeqCst), 1);
     rig.send_until_recovered().await;
+}
+
+#[tokio::test]
+async fn the_check_compares_whole_rows_and_not_each_value() {
+    let setting = Setting {
+        check_every: 1,
+        ..USUAL
+    };
+    // Rounding is a large share of a value that is almost zero, and nothing of the row.
+    let near_zero = |batch: Batch<'_>, value: f32| {
+        let mut outputs = sums(batch);
+        let rows = outputs[0].data.iter();
+        outputs[0].data = rows.flat_map(|sum| [*sum, value]).collect();
+        outputs[0].shape[1] = 2;
+        outputs
+    };
+    let rig = rig_with(
+        setting,
+        move |batch| near_zero(batch, 0.002),
+        move |_, batch| Ok(near_zero(batch, 0.00201)),
+    );
+    for _ in 0..3 {
+        assert_eq!(faults(&rig.send_together(1).await), [None]);
+    }
 }
 
 #[tokio::test]
