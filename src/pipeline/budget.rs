@@ -8,7 +8,7 @@ use std::sync::{
 use crate::pipeline::error::PipelineError;
 
 /// The maximum number of bytes of tensors and images in one answer.
-const MAX_BYTES: usize = 256 << 20;
+pub(super) const MAX_BYTES: usize = 256 << 20;
 
 /// The bytes that are left for one answer. Clones share them. Without this limit, a small request could ask for many
 /// large rows.

@@ -324,7 +324,7 @@ impl EnhancePlan {
             None => 0,
         };
         let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
-        memory::decoding(size).max(enhancing) + search
+        memory::decoding(size).max(enhancing + search)
     }
 }
 

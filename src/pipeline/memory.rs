@@ -1,6 +1,7 @@
 //! The memory that the work on an image needs, in bytes, known before it is decoded.
 
 use super::{
+    budget::MAX_BYTES,
     options::DetectOptions,
     work::{Size, pixels},
 };
@@ -11,8 +12,9 @@ pub(super) const SAMPLES: u64 = 3;
 /// The memory for each pixel of an image that is decoded: that of a 16-bit TIFF with transparency, the most.
 const DECODED: u64 = 16;
 
-/// The memory for each pixel of the detector's input: its floats, and what the layers of the default model keep at a time.
-const DETECTED: u64 = 48;
+/// The memory for each pixel of the detector's input: its floats, and the samples that they are made of. What a run takes beside
+/// them does not count, because few runs are made at a time, and one of large inputs.
+const DETECTED: u64 = 16;
 
 /// Returns the memory of an image while it is decoded, and of plain work on it.
 pub(super) fn decoding(size: Size) -> u64 {
@@ -23,6 +25,11 @@ pub(super) fn decoding(size: Size) -> u64 {
 pub(super) fn detection(options: &DetectOptions) -> u64 {
     let side = |side| pixels((side, side)) * DETECTED;
     options.inputs().map(|input| side(input.side)).sum()
+}
+
+/// Returns the memory of a result and of the work that makes it. The budget of an answer refuses more before it is allocated.
+pub(super) fn result(bytes: u64) -> u64 {
+    bytes.min(MAX_BYTES as u64)
 }
 
 /// Returns the memory of an image's samples.

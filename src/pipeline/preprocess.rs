@@ -292,8 +292,10 @@ impl PreprocessPlan {
     fn memory(&self, size: Size) -> u64 {
         let row = work::pixels(self.preprocess.output_size(size));
         let value = (Dtype::F32.size() + self.dtype.size()) as u64;
-        memory::decoding(size)
-            .max(memory::samples(work::pixels(size)) + memory::samples(row) * value)
+        memory::decoding(size).max(
+            memory::samples(work::pixels(size))
+                + memory::result(memory::samples(row).saturating_mul(value)),
+        )
     }
 }
 

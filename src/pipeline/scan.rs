@@ -172,7 +172,7 @@ impl ScanPlan {
             true => 0,
             false => memory::detection(&self.detect),
         };
-        memory::decoding(size) + search
+        memory::decoding(size).max(memory::samples(work::pixels(size)) + search)
     }
 }
 

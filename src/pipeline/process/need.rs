@@ -42,10 +42,13 @@ impl ProcessPlan {
                 true => memory::detection(&self.detect),
                 false => 0,
             };
-            most = most.max(original + samples(current + scaled.max(after) + after) + search);
+            // What is scaled is cut out into the output, unless it has the size of the output.
+            let cut = if scaled > after { scaled } else { 0 };
+            most = most.max(original + samples(current + after + cut) + search);
             current = after;
         }
-        most.max(original + samples(current) + current.saturating_mul(self.encoded_bytes()))
+        let encoded = memory::result(current.saturating_mul(self.encoded_bytes()));
+        most.max(original + samples(current) + encoded)
     }
 
     /// Returns the most pixels that faces cut out of images of `pixels` pixels may have, at any operation after it.
@@ -70,13 +73,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        config::{Config, Sources},
+        config::{Config, DetSize, Sources},
         pipeline::process::ProcessRequest,
     };
 
     fn memory(operations: &str, size: Size) -> u64 {
         let request = ProcessRequest {
             operations: serde_json::from_str(operations).unwrap(),
+            det_size: Some(DetSize::Side(4096)),
+            second_det_size: Some(4064),
             ..ProcessRequest::default()
         };
         let (config, _) = Config::load(&Sources::default()).unwrap();
@@ -94,6 +99,21 @@ mod tests {
         assert!(needed < 4 * 3 * large, "{needed}");
         let plain = r#"[{"op":"flip","axis":"vertical"}]"#;
         assert_eq!(memory(plain, (1000, 1000)), 16_000_000);
+    }
+
+    #[test]
+    fn no_image_needs_more_than_the_part_of_a_tenant() {
+        const TENANT: u64 = (5 << 29) / 4 * 3;
+        let large = (10_000, 10_000);
+        for operations in [
+            r#"[{"op":"anonymize"}]"#,
+            r#"[{"op":"crop","faces":true},{"op":"resize","width":4000}]"#,
+            r#"[{"op":"resize","width":9990,"height":9990},{"op":"normalize"}]"#,
+            r#"[{"op":"resize","width":9000,"height":9990,"mode":"center_crop"},{"op":"anonymize"}]"#,
+        ] {
+            let needed = memory(operations, large);
+            assert!(needed <= TENANT, "{operations}: {needed}");
+        }
     }
 
     #[test]
