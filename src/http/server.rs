@@ -38,6 +38,9 @@ use crate::telemetry::metrics::Metrics;
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause after a connection made room for another. It closes meanwhile.
+const ROOM_PAUSE: Duration = Duration::from_millis(5);
+
 /// The time that a connected client has for its first byte after the start of a shutdown. The request of a client that
 /// connected just before is on its way.
 const LAST_WORD: Duration = Duration::from_millis(500);
@@ -259,9 +262,9 @@ async fn accept(listener: &TcpListener, slots: &ConnectionSlots) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) if concerns_only_one_connection(&error) => {}
+            Err(_) if slots.make_room() => tokio::time::sleep(ROOM_PAUSE).await,
             Err(error) => {
                 tracing::error!(error = %error, "cannot accept connections; trying again");
-                slots.make_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -91,11 +91,10 @@ impl ConnectionSlots {
         }))
     }
 
-    /// Closes the connection that has waited the longest for its client, if there is one.
-    pub(super) fn make_room(&self) {
-        self.shared
-            .open()
-            .close_longest_waiting(&self.shared.metrics);
+    /// Closes the connection that has waited the longest for its client. Returns whether there is one.
+    pub(super) fn make_room(&self) -> bool {
+        let mut open = self.shared.open();
+        open.close_longest_waiting(&self.shared.metrics)
     }
 }
 
