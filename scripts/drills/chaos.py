@@ -218,7 +218,7 @@ def descriptors(_: argparse.Namespace) -> None:
             """A connection that waits for its client makes room for others, so a client connects again."""
             try:
                 return detect()
-            except (ConnectionError, http.client.RemoteDisconnected):
+            except ConnectionError:
                 client.close()
                 return detect()
 
