@@ -21,9 +21,13 @@ use view::{Axis, View};
 /// Bytes of a pixel.
 const RGB: usize = 3;
 
-/// The samples that the resize library reads and writes between two checkpoints. It takes a few milliseconds. Each strip
-/// repeats a little work of the one before it, so smaller strips would be slower.
+/// The samples that the resize library reads between two checkpoints. It takes a few milliseconds. Each strip repeats a
+/// little work of the one before it, so smaller strips would be slower.
 const CONVOLVED: usize = 1 << 23;
+
+/// The samples that could be read in the time that one is written. The system clears each page of a new image when it is
+/// written first.
+const PER_WRITTEN: usize = 6;
 
 /// A pixel of a resized row: red, green, blue and an unused byte, so that four bytes are read and written at a time.
 pub(super) type Pixel = [u8; 4];
@@ -76,7 +80,8 @@ fn convolve(image: &RgbImage, view: &View) -> Option<RgbImage> {
     let mut resizer = Resizer::new();
     let stride = width as usize * RGB;
     let work = work_of_row(image, view);
-    let rows = u32::try_from(CONVOLVED / work.max(1))
+    let cost = work + (PER_WRITTEN - 1) * stride;
+    let rows = u32::try_from(CONVOLVED / cost.max(1))
         .unwrap_or(u32::MAX)
         .max(1);
     let strips = resized.chunks_mut((rows as usize * stride).max(1));
