@@ -114,7 +114,10 @@ pub(super) fn work_of_row(image: &RgbImage, view: &View) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{assert_within, fixture_image, synthetic};
+    use crate::{
+        checkpoint::testing::checkpoints_of,
+        synthetic::{assert_within, fixture_image, synthetic},
+    };
 
     #[test]
     fn every_filter_equals_its_reference() {
@@ -149,6 +152,23 @@ mod tests {
             assert_eq!(resize(&source, 5, 4, filter), source);
             let empty = resize(&RgbImage::new(0, 7), 2, 2, filter);
             assert_eq!(empty.as_raw(), &[0; 12]);
+        }
+    }
+
+    #[test]
+    fn an_enlarged_image_passes_a_checkpoint_for_each_strip_that_it_writes() {
+        let source = synthetic(40, 30);
+        let (width, height) = (2_000, 1_500);
+        let written = width as usize * height as usize * RGB;
+        for filter in [
+            Filter::Bilinear,
+            Filter::BilinearTwoTap,
+            Filter::Bicubic,
+            Filter::Area,
+        ] {
+            let passed = checkpoints_of(|| drop(resize(&source, width, height, filter)));
+            let most = CONVOLVED / PER_WRITTEN;
+            assert!(passed * most >= written, "{filter:?}: {passed}");
         }
     }
 }
