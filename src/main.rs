@@ -9,6 +9,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     heap::return_large_blocks();
+    heap::use_small_pages();
     telemetry::opt_out::of_the_runtime();
     exit::without_handlers(Cli::parse().run())
 }

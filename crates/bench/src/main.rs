@@ -77,6 +77,7 @@ struct Settings {
 
 fn main() {
     heap::return_large_blocks();
+    heap::use_small_pages();
     telemetry::opt_out::of_the_runtime();
     exit::without_handlers(exit_code(run(Cli::parse())))
 }
