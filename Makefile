@@ -55,8 +55,8 @@ lint: ## check the formatting, clippy, the layers, the crates, the pins, the scr
 	scripts/check-layers
 	scripts/check-crates
 	bash -n scripts/postgres benches/pgvector .ci/run
-	python3 -c "import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]" scripts/setup scripts/packages.py scripts/torchscript scripts/triton scripts/onnxfile.py scripts/cargo_tool.py scripts/check-containers scripts/check-crates scripts/check-docs scripts/check-layers scripts/check-monitoring scripts/check-pins scripts/sbom scripts/containers scripts/container_proofs/*.py scripts/drill scripts/gpu scripts/gpu_proofs/*.py scripts/fuzz scripts/drills/*.py scripts/drills/*/*.py scripts/s3-server scripts/contract scripts/contract_hooks.py scripts/docblocks.py scripts/accuracy scripts/detection scripts/own_server.py scripts/references/*.py benches/run benches/scenarios benches/preprocess benches/*/*.py
 	scripts/setup --lint
+	scripts/check-python
 	scripts/check-pins
 	scripts/check-containers
 	scripts/check-monitoring

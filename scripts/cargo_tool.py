@@ -23,8 +23,12 @@ def install(crate: str) -> Path:
         check_archive(crate, version, digest)
         # The build folder of the project is not used, because the build output of a program is of no use later.
         environment = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
-        subprocess.run(["cargo", "install", "--quiet", "--locked", "--version", f"={version}", "--root", root, crate],
-                       cwd=CACHE, env=environment, check=True)
+        subprocess.run(
+            ["cargo", "install", "--quiet", "--locked", "--version", f"={version}", "--root", root, crate],
+            cwd=CACHE,
+            env=environment,
+            check=True,
+        )
     return root / "bin"
 
 
@@ -36,5 +40,7 @@ def check_archive(crate: str, version: str, digest: str) -> None:
     archives = list(home.glob(f"registry/cache/*/{crate}-{version}.crate"))
     wrong = [archive for archive in archives if hashlib.sha256(archive.read_bytes()).hexdigest() != digest]
     if wrong or not archives:
-        sys.exit(f"{wrong[0] if wrong else f'{crate} {version}'} does not have the sha256 {digest} of scripts/packages.py: "
-                 "compare it with the checksum on crates.io")
+        sys.exit(
+            f"{wrong[0] if wrong else f'{crate} {version}'} does not have the sha256 {digest} of scripts/packages.py: "
+            "compare it with the checksum on crates.io"
+        )

@@ -273,7 +273,7 @@ def fit(case, query: dict, body: dict) -> None:
 
 
 @schemathesis.hook
-def filter_case(context, case) -> bool:  # noqa: ARG001
+def filter_case(context, case) -> bool:
     """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
@@ -296,7 +296,7 @@ def filter_case(context, case) -> bool:  # noqa: ARG001
 
 
 @schemathesis.hook
-def before_call(context, case, kwargs) -> None:  # noqa: ARG001
+def before_call(context, case, kwargs) -> None:
     if case.method.upper() not in ("PATCH", "POST") or case.meta is None:
         return
     is_form = case.media_type == "multipart/form-data"

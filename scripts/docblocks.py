@@ -34,13 +34,14 @@ class Wrong(Exception):
 @dataclasses.dataclass
 class Block:
     """One fenced block."""
+
     line: int
     kind: str
     text: str
     no_run: str | None = None
     status: int = 0
     file: str | None = None
-    answer: "Block | None" = None
+    answer: Block | None = None
 
 
 def blocks(page: str) -> list[Block]:
@@ -60,8 +61,7 @@ def blocks(page: str) -> list[Block]:
             found.append(block)
         elif block.kind in ANSWER and block.no_run is None:
             if unanswered is None:
-                raise Wrong(f"line {block.line}: nothing is run before this answer; "
-                            "mark it `no-run: REASON` if it is an illustration")
+                raise Wrong(f"line {block.line}: nothing is run before this answer; mark it `no-run: REASON` if it is an illustration")
             unanswered.answer, unanswered = block, None
         else:
             unanswered = None
@@ -81,7 +81,7 @@ def fences(page: str):
             in_list = bool(re.match(r"[-*] |\d+\. ", line))
         if line.startswith("```"):
             end = lines.index("```", at + 1)
-            yield described(at + 1, line[3:].strip(), "".join(text + "\n" for text in lines[at + 1:end]))
+            yield described(at + 1, line[3:].strip(), "".join(text + "\n" for text in lines[at + 1 : end]))
             at = end
         at += 1
 
@@ -139,7 +139,7 @@ def same_number(shown: str, real: float) -> bool:
     """
     digits = len(shown.partition(".")[2].partition("e")[0])
     # The last digit may differ by one, because kernels of different machines round differently.
-    return abs(float(shown) - real) <= (1.001 * 10.0 ** -digits if digits else 0)
+    return abs(float(shown) - real) <= (1.001 * 10.0**-digits if digits else 0)
 
 
 def same_text(shown: str, real: str) -> bool:
@@ -179,6 +179,7 @@ def same_json(shown: str, real: str) -> list[str]:
     >>> same_json('{"a": 1}', '{"a": 2, "b": 3}')
     ['a: the page shows 1, the answer has 2', 'b: the page does not show it']
     """
+
     def quoted(match: re.Match) -> str:
         before, after = match.groups()
         stands = f'"{ANY}": "{ANY}"' if before and after else f'"{ANY}"'

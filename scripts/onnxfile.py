@@ -20,6 +20,7 @@ class Unreadable(Exception):
 @dataclass(frozen=True)
 class Weight:
     """A constant with its dimensions. Floats are little-endian bytes, and indices are integers."""
+
     dims: list
     floats: bytes | None
     integers: list | None
@@ -36,6 +37,7 @@ class Node:
 @dataclass(frozen=True)
 class Port:
     """An input or output. A dynamic dimension is None."""
+
     name: str
     dims: list
 
@@ -74,10 +76,10 @@ def fields(data: memoryview) -> dict:
             value, at = varint(data, at)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
-            value, at = data[at:at + size], at + size
+            value, at = data[at : at + size], at + size
         elif wire == 2:
             size, at = varint(data, at)
-            value, at = data[at:at + size], at + size
+            value, at = data[at : at + size], at + size
         else:
             raise Unreadable(f"wire type {wire} is not part of protobuf 3")
         found.setdefault(number, []).append(value)
@@ -148,8 +150,10 @@ def read(path: Path) -> Graph:
         graph = fields(fields(memoryview(path.read_bytes()))[7][0])
         weights = {text(one, 8): weight(one) for one in map(fields, graph.get(5, []))}
         return Graph(
-            [node(fields(one)) for one in graph[1]], weights,
+            [node(fields(one)) for one in graph[1]],
+            weights,
             [one for one in (port(fields(value)) for value in graph[11]) if one.name not in weights],
-            [port(fields(value)) for value in graph[12]])
+            [port(fields(value)) for value in graph[12]],
+        )
     except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
         raise Unreadable(f"the file is not an ONNX model ({error!r})") from None

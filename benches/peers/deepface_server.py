@@ -38,12 +38,15 @@ def create_app() -> Any:
     options = {"detector_backend": "yunet", "enforce_detection": False}
 
     def found(image: np.ndarray) -> list[dict]:
-        return [{"bbox": face["facial_area"], "score": face["confidence"]}
-                for face in DeepFace.extract_faces(image, align=False, **options)]
+        return [
+            {"bbox": face["facial_area"], "score": face["confidence"]} for face in DeepFace.extract_faces(image, align=False, **options)
+        ]
 
     def embedded(image: np.ndarray) -> list[dict]:
-        return [{"bbox": face["facial_area"], "score": face["face_confidence"], "embedding": face["embedding"]}
-                for face in DeepFace.represent(image, model_name="SFace", **options)]
+        return [
+            {"bbox": face["facial_area"], "score": face["face_confidence"], "embedding": face["embedding"]}
+            for face in DeepFace.represent(image, model_name="SFace", **options)
+        ]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -91,8 +94,14 @@ def main() -> None:
         from uvicorn.supervisors import Multiprocess
 
         config = uvicorn.Config(
-            create_app, factory=True, host="127.0.0.1", port=arguments.port, workers=arguments.workers,
-            log_level="warning", access_log=False)
+            create_app,
+            factory=True,
+            host="127.0.0.1",
+            port=arguments.port,
+            workers=arguments.workers,
+            log_level="warning",
+            access_log=False,
+        )
         listener = config.bind_socket()
         listener.listen(config.backlog)
         Multiprocess(config, sockets=[listener]).run()

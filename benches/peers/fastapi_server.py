@@ -31,9 +31,7 @@ MIN_SCORE = 0.6
 NMS_IOU = 0.3
 CROP_SIDE = 112
 # The positions of the eyes, the nose and the mouth corners in an aligned face, as x + iy.
-TEMPLATE = np.array(
-    [38.2946 + 51.6963j, 73.5318 + 51.5014j, 56.0252 + 71.7366j, 41.5493 + 92.3655j, 70.7299 + 92.2041j], np.complex64
-)
+TEMPLATE = np.array([38.2946 + 51.6963j, 73.5318 + 51.5014j, 56.0252 + 71.7366j, 41.5493 + 92.3655j, 70.7299 + 92.2041j], np.complex64)
 
 
 def open_session(path: str, threads: int | None) -> ort.InferenceSession:

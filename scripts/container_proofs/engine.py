@@ -27,7 +27,7 @@ class Failed(Exception):
 
 def run(*command: str | Path, check: bool = True, **options) -> subprocess.CompletedProcess:
     """Runs a program and returns its result. Fails with the end of its output."""
-    done = subprocess.run(command, text=True, **({"capture_output": True} | options))
+    done = subprocess.run(command, check=False, text=True, **({"capture_output": True} | options))
     if check and done.returncode != 0:
         output = ((done.stdout or "") + (done.stderr or "")).strip()
         raise Failed(f"`{' '.join(map(str, command))}` failed:\n{output[-3000:]}")
@@ -64,7 +64,8 @@ def fetch_plugins(folder: Path) -> Path:
     (apt / "sources.list").write_text(f"deb [signed-by={KEYRING}] {debian_source()} {PLUGIN_SUITE} main\n")
     (apt / "apt.conf").write_text(
         f'Dir::State "{apt}/state";\nDir::State::status "{apt}/state/status";\nDir::Cache "{apt}/cache";\n'
-        f'Dir::Etc::sourcelist "{apt}/sources.list";\nDir::Etc::sourceparts "{apt}/parts";\nAPT::Sandbox::User "root";\n')
+        f'Dir::Etc::sourcelist "{apt}/sources.list";\nDir::Etc::sourceparts "{apt}/parts";\nAPT::Sandbox::User "root";\n'
+    )
     environment = os.environ | {"APT_CONFIG": str(apt / "apt.conf")}
     run("apt-get", "update", env=environment)
     run("apt-get", "download", *PLUGINS, env=environment, cwd=apt)
@@ -83,17 +84,33 @@ class Engine:
         self.scratch, self.data = scratch, data
         self.log = scratch / "engine.log"
         self.process: subprocess.Popen | None = None
-        self.environment = {name: value for name, value in os.environ.items() if not re.match("DOCKER_|COMPOSE_|POSTGRES_|GPU_|ALL_GPU", name)}
+        self.environment = {
+            name: value for name, value in os.environ.items() if not re.match("DOCKER_|COMPOSE_|POSTGRES_|GPU_|ALL_GPU", name)
+        }
         self.environment |= {
-            "DOCKER_HOST": f"unix://{scratch}/docker.sock", "DOCKER_CONFIG": str(fetch_plugins(scratch)), "BUILDKIT_PROGRESS": "plain"}
+            "DOCKER_HOST": f"unix://{scratch}/docker.sock",
+            "DOCKER_CONFIG": str(fetch_plugins(scratch)),
+            "BUILDKIT_PROGRESS": "plain",
+        }
 
     def start(self) -> None:
         """Starts the engine with the fastest way to store layers that works here."""
         for driver in ("overlay2", "vfs"):
             self.process = subprocess.Popen(
-                ["dockerd", f"--storage-driver={driver}", "--bridge=none", "--iptables=false", "--ip6tables=false",
-                 f"--data-root={self.data}", f"--exec-root={self.scratch}/exec", f"--pidfile={self.scratch}/engine.pid",
-                 f"--host={self.environment['DOCKER_HOST']}"], stdout=self.log.open("ab"), stderr=subprocess.STDOUT)
+                [
+                    "dockerd",
+                    f"--storage-driver={driver}",
+                    "--bridge=none",
+                    "--iptables=false",
+                    "--ip6tables=false",
+                    f"--data-root={self.data}",
+                    f"--exec-root={self.scratch}/exec",
+                    f"--pidfile={self.scratch}/engine.pid",
+                    f"--host={self.environment['DOCKER_HOST']}",
+                ],
+                stdout=self.log.open("ab"),
+                stderr=subprocess.STDOUT,
+            )
             while self.process.poll() is None:
                 if self.docker("version", check=False).returncode == 0:
                     return
@@ -118,7 +135,9 @@ class Engine:
     def services(self) -> dict[str, dict]:
         """Returns the services of the compose file as Compose reads them."""
         profiles = [part for profile in PROFILES for part in ("--profile", profile)]
-        shown = self.docker("compose", "--file", COMPOSE, *profiles, "config", "--format", "json", env=self.environment | {"POSTGRES_PASSWORD": "-"})
+        shown = self.docker(
+            "compose", "--file", COMPOSE, *profiles, "config", "--format", "json", env=self.environment | {"POSTGRES_PASSWORD": "-"}
+        )
         return json.loads(shown.stdout)["services"]
 
     def stop(self) -> None:
@@ -139,7 +158,7 @@ class Engine:
             if mount.startswith((f"{self.scratch}/", f"{self.data}/")):
                 run("umount", "--lazy", mount, check=False)
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,18 +42,23 @@ fi
 exec "$@"
 """
 
-# Repository → (what the build sees as files/: a folder of .runtime/ or this machine's Rust; its Dockerfile). Each stand-in behaves as the image of this name where the
-# files of docker/ use it. Its content is not that image's.
+# Repository → (what the build sees as files/: a folder of .runtime/ or this machine's Rust; its Dockerfile). Each stand-in behaves
+# as the image of this name where the files of docker/ use it. Its content is not that image's.
 STAND_INS = {
-    "rust": ("rust", """\
+    "rust": (
+        "rust",
+        """\
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends cmake g++ gcc libc6-dev make pkg-config && rm -rf /var/lib/apt/lists/*
 COPY files/bin /usr/local/bin
 COPY files/lib /usr/local/lib
 COPY cargo /usr/local/cargo
 ENV CARGO_HOME=/usr/local/cargo
-"""),
-    "pgvector/pgvector": ("pgserver", """\
+""",
+    ),
+    "pgvector/pgvector": (
+        "pgserver",
+        """\
 FROM debian:bookworm-slim
 COPY files /opt/postgres
 COPY --chmod=755 postgres-entrypoint /usr/local/bin/
@@ -63,20 +68,28 @@ VOLUME /var/lib/postgresql/data
 STOPSIGNAL SIGINT
 ENTRYPOINT ["postgres-entrypoint"]
 CMD ["postgres", "-c", "listen_addresses=*", "-k", "/tmp"]
-"""),
-    "nats": ("nats", """\
+""",
+    ),
+    "nats": (
+        "nats",
+        """\
 FROM debian:bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
 COPY --chmod=755 files/nats-server /usr/local/bin/
 ENTRYPOINT ["nats-server"]
-"""),
-    "prom/prometheus": ("", """\
+""",
+    ),
+    "prom/prometheus": (
+        "",
+        """\
 FROM debian:bookworm-slim
-RUN apt-get update && apt-get install -y --no-install-recommends prometheus wget && rm -rf /var/lib/apt/lists/* && install -d -o nobody -g nogroup /prometheus
+RUN apt-get update && apt-get install -y --no-install-recommends prometheus wget \\
+    && rm -rf /var/lib/apt/lists/* && install -d -o nobody -g nogroup /prometheus
 USER nobody
 ENTRYPOINT ["prometheus"]
 CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
-"""),
+""",
+    ),
     # The last stage of Dockerfile.cuda without CUDA: the server must say what is missing.
     "nvidia/cuda": ("", "FROM debian:bookworm-slim\n"),
 }
@@ -95,7 +108,7 @@ def apt_settings(root: Path) -> None:
     lines = run("apt-get", "indextargets", "--format", "$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages").stdout
     sources = [line.removeprefix("Debian ") for line in lines.splitlines() if re.match(r"Debian \S+ \S+ bookworm\S* main$", line)]
     (root / "etc/apt/sources.list").write_text("\n".join(sources or [f"deb {mirror} bookworm main"]) + "\n")
-    kept = re.findall(r'^Acquire::(?:Check-|https?::|Retries).*;$', run("apt-config", "dump").stdout, re.MULTILINE)
+    kept = re.findall(r"^Acquire::(?:Check-|https?::|Retries).*;$", run("apt-config", "dump").stdout, re.MULTILINE)
     (root / "etc/apt/apt.conf.d/90machine").write_text("\n".join(kept) + "\n")
 
 

@@ -27,8 +27,11 @@ def check_rights(stack: Stack) -> None:
     rights = {name: status[name] for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
     check("the server has no capability", all(int(value, 16) == 0 for value in rights.values()), str(rights))
     check("the server can gain no privileges", status["NoNewPrivs"] == "1", f"NoNewPrivs {status['NoNewPrivs']}")
-    refused = [folder for folder in ("/", "/opt/facescan", "/etc", "/usr/local/bin")
-               if "Read-only file system" in stack.within("touch", f"{folder}/file")]
+    refused = [
+        folder
+        for folder in ("/", "/opt/facescan", "/etc", "/usr/local/bin")
+        if "Read-only file system" in stack.within("touch", f"{folder}/file")
+    ]
     check("the root file system is read-only", len(refused) == 4, f"not writable: {', '.join(refused)}")
     written = stack.within("sh", "-c", "touch /tmp/file /var/lib/facescan/file && rm /tmp/file /var/lib/facescan/file && echo written")
     check("the data folder and /tmp are writable", written.strip() == "written", written.strip())
@@ -65,7 +68,11 @@ def check_restart(stack: Stack, stored: str) -> None:
     status, answer = stack.send("GET", f"/images/{stored}")
     check("new containers have the stored image and the key", status == 200 and stored in answer.decode(), f"status {status}")
     _, answer = stack.detect()
-    check("new containers answer from the database", answer["results"][0].get("cached") is True, f"cached: {answer['results'][0].get('cached')}")
+    check(
+        "new containers answer from the database",
+        answer["results"][0].get("cached") is True,
+        f"cached: {answer['results'][0].get('cached')}",
+    )
 
 
 def check_stop(stack: Stack) -> None:
@@ -90,8 +97,11 @@ def check_stop(stack: Stack) -> None:
         before, after = before + answered, after + clients.count() - answered
         lost += clients.lost
         statuses |= set(clients.statuses)
-    check("a stop loses no request", not lost and statuses == {200},
-          f"{STOPS} stops, {before} answers before and {after} after the signals, status {statuses}, {len(lost)} lost {sorted(set(lost))}")
+    check(
+        "a stop loses no request",
+        not lost and statuses == {200},
+        f"{STOPS} stops, {before} answers before and {after} after the signals, status {statuses}, {len(lost)} lost {sorted(set(lost))}",
+    )
     check("the server stops by itself", all(end.startswith("code 0 ") for end in ends), ", ".join(ends))
 
 
@@ -145,16 +155,22 @@ def kill_one(stack: Stack, both: list[str]) -> None:
     items = stack.items(batch)
     results = {item["result"]["image"]["sha256"] for item in items if item["state"] == "ok"}
     added = int(stack.query(scans)[0][0]) - stored
-    check("after the kill, every item has one result", len(items) == len(results) == added == ITEMS,
-          f"{len(items)} items, {len(results)} results, {added} scans, {time.monotonic() - started:.0f} s after the kill")
+    check(
+        "after the kill, every item has one result",
+        len(items) == len(results) == added == ITEMS,
+        f"{len(items)} items, {len(results)} results, {added} scans, {time.monotonic() - started:.0f} s after the kill",
+    )
 
 
 def gpu(engine: Engine) -> None:
     """The profile backend-gpu on a machine without a card."""
     with Stack(engine, "backend-gpu", "backend-gpu") as stack:
         refused = stack.compose("up", "--detach", "--no-build", check=False)
-        check("the engine refuses the profile without a card", refused.returncode != 0 and NO_DRIVER in refused.stderr,
-              refused.stderr.strip().splitlines()[-1])
+        check(
+            "the engine refuses the profile without a card",
+            refused.returncode != 0 and NO_DRIVER in refused.stderr,
+            refused.stderr.strip().splitlines()[-1],
+        )
     for name, container_image in (("cuda", "facescan:cuda"), ("cpu", "facescan:cpu")):
         check_fallback(engine, name, container_image)
 
@@ -162,8 +178,9 @@ def gpu(engine: Engine) -> None:
 def check_fallback(engine: Engine, name: str, container_image: str) -> None:
     """Checks that a server with the settings of a GPU says that it uses the CPU. The card is not requested."""
     override = engine.scratch / "no-card.yml"
-    override.write_text(f"services:\n  backend-gpu:\n    image: {container_image}\n    deploy: !reset null\n"
-                        "    environment:\n      GPU_BACKEND: cuda\n")
+    override.write_text(
+        f"services:\n  backend-gpu:\n    image: {container_image}\n    deploy: !reset null\n    environment:\n      GPU_BACKEND: cuda\n"
+    )
     with Stack(engine, "backend-gpu", "backend-gpu", files=(override,)) as stack:
         stack.create_key()
         stack.up()
@@ -172,11 +189,14 @@ def check_fallback(engine: Engine, name: str, container_image: str) -> None:
         faces = len(answer["results"][0]["faces"])
         check(f"{name}: the server finds the faces", (status, faces) == (200, PICTURE[1]), f"status {status}, {faces} faces")
         detection = stack.json("GET", "/devices")["operations"]["face_detection"]
-        check(f"{name}: /devices says that the CPU is used", detection["requested"].startswith("cuda") and detection["active"] == "cpu",
-              f"{detection['requested']} → {detection['active']}: {detection['reason']}")
+        check(
+            f"{name}: /devices says that the CPU is used",
+            detection["requested"].startswith("cuda") and detection["active"] == "cpu",
+            f"{detection['requested']} → {detection['active']}: {detection['reason']}",
+        )
         log = stack.compose("logs", "--no-color", "--no-log-prefix", "backend-gpu").stdout.splitlines()
         # Compose writes a sequence for terminals before the line.
-        lines = [line[max(line.find("{"), 0):] for line in log if "falling back to the cpu" in line and "cuda:0" in line]
+        lines = [line[max(line.find("{"), 0) :] for line in log if "falling back to the cpu" in line and "cuda:0" in line]
         check(f"{name}: the log says that the CPU is used", len(lines) > 0, f"{len(lines)} lines, {lines[0] if lines else ''}")
 
 

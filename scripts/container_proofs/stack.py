@@ -27,9 +27,15 @@ class Stack(Installation):
         self.profiles = [part for name in (profile, *more) for part in ("--profile", name)]
         self.files = [part for file in (COMPOSE, *files) for part in ("--file", str(file))]
         self.port, self.prometheus = free_port(), free_port()
-        self.environment = engine.environment | variables | {
-            "POSTGRES_PASSWORD": PASSWORD, "FACESCAN_ADDRESS": f"127.0.0.1:{self.port}",
-            "PROMETHEUS_ADDRESS": f"127.0.0.1:{self.prometheus}"}
+        self.environment = (
+            engine.environment
+            | variables
+            | {
+                "POSTGRES_PASSWORD": PASSWORD,
+                "FACESCAN_ADDRESS": f"127.0.0.1:{self.port}",
+                "PROMETHEUS_ADDRESS": f"127.0.0.1:{self.prometheus}",
+            }
+        )
         self.secret = ""
 
     def compose(self, *arguments: str, check: bool = True):

@@ -43,7 +43,7 @@ class OwnDisk:
         self.installation, self.numbers = installation, iter(range(1_000_000))
         data = installation.folder / "data"
         data.mkdir()
-        mount = f"mount -t tmpfs -o size=8m drill {data} && {prepare.format(data)} && exec \"$@\""
+        mount = f'mount -t tmpfs -o size=8m drill {data} && {prepare.format(data)} && exec "$@"'
         within = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
         self.server = installation.start("serve", within=within, FACESCAN__DATA_DIR=str(data))
         wait("the server", lambda: installation.status("/livez") == 200)
@@ -64,7 +64,7 @@ def full_disk() -> None:
     with Installation("sqlite") as installation:
         disk = OwnDisk(installation, "true")
         before = [disk.detect("true") for _ in range(5)]
-        with open(disk.inside / "filler", "wb", buffering=0) as filler:
+        with (disk.inside / "filler").open("wb", buffering=0) as filler:
             try:
                 while True:
                     filler.write(os.urandom(4096))
@@ -114,7 +114,7 @@ def shutdown(args: argparse.Namespace) -> None:
                                 break
                     except (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected):
                         # An idle connection that the server has closed meanwhile: the request never arrived.
-                        outcomes.append("refused" if outcomes and server.poll() is None or connection.sock is None else "lost")
+                        outcomes.append("refused" if (outcomes and server.poll() is None) or connection.sock is None else "lost")
                     except OSError:
                         outcomes.append("lost")
                     finally:
@@ -133,8 +133,11 @@ def shutdown(args: argparse.Namespace) -> None:
             busy += outcomes.count("busy")
             refused += outcomes.count("refused")
             lost += outcomes.count("lost") + (ended != 0)
-    check("shutdown under load: no accepted request is lost", lost == 0 and answered > 0,
-          f"{rounds} rounds, {answered} answered with 200 and {busy} with 429, {refused} not accepted, {lost} lost")
+    check(
+        "shutdown under load: no accepted request is lost",
+        lost == 0 and answered > 0,
+        f"{rounds} rounds, {answered} answered with 200 and {busy} with 429, {refused} not accepted, {lost} lost",
+    )
 
 
 def clock(args: argparse.Namespace) -> None:
@@ -199,13 +202,13 @@ def clients(args: argparse.Namespace) -> None:
 
 
 def open_files(process: subprocess.Popen) -> int:
-    return len(os.listdir(f"/proc/{process.pid}/fd"))
+    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
 def descriptors(_: argparse.Namespace) -> None:
     """A server with few file descriptors, and more connections than that."""
     with Installation("sqlite", server__header_timeout_ms=600_000) as installation:
-        server = installation.serve(within=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
+        server = installation.serve(within=["sh", "-c", 'ulimit -n 128 && exec "$@"', "sh"])
         client = http.client.HTTPConnection("127.0.0.1", installation.port, timeout=30)
 
         def detect() -> int:
@@ -225,7 +228,11 @@ def descriptors(_: argparse.Namespace) -> None:
         first = detect()
         held = [socket.create_connection(("127.0.0.1", installation.port)) for _ in range(180)]
         beside = [detect_again() for _ in range(20)]
-        check("few descriptors: a client that connects again is served", {first, *beside} == {200}, f"{len(beside)} answers beside {open_files(server)} open files")
+        check(
+            "few descriptors: a client that connects again is served",
+            {first, *beside} == {200},
+            f"{len(beside)} answers beside {open_files(server)} open files",
+        )
         for each in held:
             each.close()
         began = time.monotonic()
@@ -238,7 +245,7 @@ def memory(args: argparse.Namespace) -> None:
     group = Group("facescan-drill", int(STATED_NEED * 1.2) << 20)
     try:
         with Installation("sqlite", imaging__workers="2") as installation:
-            server = installation.serve(within=["sh", "-c", f"echo $$ > {group.folder}/cgroup.procs && exec \"$@\"", "sh"])
+            server = installation.serve(within=["sh", "-c", f'echo $$ > {group.folder}/cgroup.procs && exec "$@"', "sh"])
             pictures = [path.read_bytes() for path in sorted((RUNTIME / "pictures").glob("*.jpg"))]
             outcomes: dict[int, int] = {}
 
@@ -259,8 +266,11 @@ def memory(args: argparse.Namespace) -> None:
                     for status in statuses:
                         outcomes[status] = outcomes.get(status, 0) + 1
             highest = group.highest() / (1 << 20)
-            check("memory limit: the server lives and answers", server.poll() is None and set(outcomes) <= {200, 429},
-                  f"{outcomes}, {highest:.0f} of {STATED_NEED * 1.2:.0f} MiB")
+            check(
+                "memory limit: the server lives and answers",
+                server.poll() is None and set(outcomes) <= {200, 429},
+                f"{outcomes}, {highest:.0f} of {STATED_NEED * 1.2:.0f} MiB",
+            )
     finally:
         group.remove()
 

@@ -52,7 +52,7 @@ class Recall:
     def __str__(self) -> str:
         return f"{self.top:.2%} of the top faces, {self.matches:.3%} of {self.expected} matches"
 
-    def loss(self, other: "Recall") -> float:
+    def loss(self, other: Recall) -> float:
         """Returns how much less complete this is than another one."""
         return max(other.top - self.top, other.matches - self.matches)
 
@@ -149,7 +149,7 @@ class Figures:
         """Reports the worst figures. The new indexes belong to the last rounds."""
         worst = min(min(recall.top, recall.matches) for recall in self.recalls)
         check(f"churn, {self.name}: recall beside a comparison of all faces", worst >= least, f"{worst:.3%} at least")
-        losses = [recall.loss(new) for recall, new in zip(self.recalls[-len(self.new):], self.new)]
+        losses = [recall.loss(new) for recall, new in zip(self.recalls[-len(self.new) :], self.new)]
         check(f"churn, {self.name}: recall beside a new index", max(losses) <= LOSS, f"{max(losses):+.3%} lost at most")
         wrong = [text for recall in [*self.recalls, *self.new] for text in recall.wrong]
         check(f"churn, {self.name}: every candidate is enrolled", not wrong, "; ".join([f"{len(wrong)} are not", *wrong[:5]]))

@@ -16,8 +16,12 @@ def crash(args: argparse.Namespace) -> None:
     for database, workers in (("sqlite", 0), ("postgres", 3), ("nats", 3)):
         items, rounds = args.items or 1000, args.rounds or 100
         # The single process of SQLite works on several chunks at a time, so that a kill hits several.
-        settings = {"batches__chunk_size": 8, "batches__in_flight": 4, "batches__workers": 2 if workers == 0 else 0,
-                    "batches__max_attempts": 20}
+        settings = {
+            "batches__chunk_size": 8,
+            "batches__in_flight": 4,
+            "batches__workers": 2 if workers == 0 else 0,
+            "batches__max_attempts": 20,
+        }
         with Installation(database, **settings) as installation:
             # A service time that makes the batch as long as the kills.
             service = ("--service-ms", str(1000 * rounds * max(workers, 1) // items))
@@ -66,5 +70,3 @@ def poison(args: argparse.Namespace) -> None:
         check("poison: only the images that kill are dead", dead == [5, 29] and ok == 38, f"dead {dead}, {ok} ok, {starts} starts")
         codes = {item["error"]["code"] for item in items if item["state"] == "dead"}
         check("poison: the reason is named", codes == {"worker_died"}, str(codes))
-
-

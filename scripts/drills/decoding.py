@@ -7,8 +7,8 @@ import http.client
 import json
 import struct
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Callable, Iterator
 
 from . import pictures as make
 from .installation import RUNTIME, Installation, check
@@ -71,10 +71,18 @@ def claims() -> Iterator[Case]:
     tiny = make.vp8l(64, 64)
     for kind in (b"ICCP", b"EXIF"):
         chunk = make.riff_chunk(kind, b"II*\0", stated=0xFFFF_FFF0)
-        yield f"webp, {kind.decode()} states 4 GB", None, lambda c=chunk: make.webp(make.vp8x(0x28, 64, 64), make.riff_chunk(b"VP8L", tiny), c)
+        yield (
+            f"webp, {kind.decode()} states 4 GB",
+            None,
+            lambda c=chunk: make.webp(make.vp8x(0x28, 64, 64), make.riff_chunk(b"VP8L", tiny), c),
+        )
     avif = b"\0\0\0\x1cftypavif\0\0\0\0mif1miaf" + b"\xff\xff\xff\xf0meta"
     yield "avif, a box states 4 GB", OTHER, lambda: avif
-    for name, more in [("strip of 4 GB", {"count": 0xFFFF_FFFF}), ("strip behind the end", {"offset": 0xFFFF_FFF0}), ("rows a strip", {"rows": 0xFFFF_FFFF})]:
+    for name, more in [
+        ("strip of 4 GB", {"count": 0xFFFF_FFFF}),
+        ("strip behind the end", {"offset": 0xFFFF_FFF0}),
+        ("rows a strip", {"rows": 0xFFFF_FFFF}),
+    ]:
         yield f"tiff, {name}", None, lambda m=more: make.strip(64, 64, 8, make.zeros(3 << 12), **m)
     for tag in (273, 279, 274, 700, 34675):
         yield f"tiff, tag {tag} has 4 billion values", None, lambda t=tag: huge_tag(t)
@@ -85,7 +93,17 @@ def claims() -> Iterator[Case]:
 
 
 def huge_tag(tag: int) -> bytes:
-    entries = [(256, 4, 1, 64), (257, 4, 1, 64), (258, 3, 1, 8), (259, 3, 1, 8), (262, 3, 1, 1), (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, 64), (279, 4, 1, 50)]
+    entries = [
+        (256, 4, 1, 64),
+        (257, 4, 1, 64),
+        (258, 3, 1, 8),
+        (259, 3, 1, 8),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8),
+        (277, 3, 1, 1),
+        (278, 4, 1, 64),
+        (279, 4, 1, 50),
+    ]
     return make.tiff([entry for entry in entries if entry[0] != tag] + [(tag, 4, 0xFFFF_FFFF, 8)], make.zeros(1 << 12))
 
 
@@ -123,33 +141,57 @@ def many() -> Iterator[Case]:
     yield "animated webp, 5,000 frames", OK, lambda: make.animated_webp(64, 5_000)
     yield "animated webp, 300,000 frames of 10000²", OK, lambda: make.animated_webp(SIDE, 300_000)
     for side in (64, SIDE):
-        yield f"webp of {side}², 65,536 groups of codes", CORRUPT, lambda s=side: make.webp(make.riff_chunk(b"VP8L", make.vp8l_groups(s, s, 65_536)))
+        yield (
+            f"webp of {side}², 65,536 groups of codes",
+            CORRUPT,
+            lambda s=side: make.webp(make.riff_chunk(b"VP8L", make.vp8l_groups(s, s, 65_536))),
+        )
     yield "webp, 4,096 groups of codes", OK, lambda: make.webp(make.riff_chunk(b"VP8L", make.vp8l_groups(64, 64, 4_096)))
-    yield "webp, 2 million unknown chunks", OK, lambda: make.webp(
-        make.vp8x(0, 64, 64), make.riff_chunk(b"VP8L", make.vp8l(64, 64)), make.riff_chunk(b"abcd", b"") * 2_000_000)
+    yield (
+        "webp, 2 million unknown chunks",
+        OK,
+        lambda: make.webp(make.vp8x(0, 64, 64), make.riff_chunk(b"VP8L", make.vp8l(64, 64)), make.riff_chunk(b"abcd", b"") * 2_000_000),
+    )
     yield "jpeg, 5,000 progressive scans", None, lambda: make.progressive(2000, 2000, 5_000)
     yield "jpeg, 5,000 progressive scans of 100 megapixels", None, lambda: make.progressive(SIDE, SIDE, 5_000)
     # As many as libjpeg-turbo gets.
     scans = make.progressive(SIDE, SIDE, 32)
     yield "jpeg, 32 progressive scans of 100 megapixels", OK, lambda: scans
-    yield "jpeg, 32 progressive scans of 100 megapixels, cut", None, lambda: scans[:-len(scans) // 64] + b"\xff\xd9"
+    yield "jpeg, 32 progressive scans of 100 megapixels, cut", None, lambda: scans[: -len(scans) // 64] + b"\xff\xd9"
     yield "jpeg, 100 megapixels without an end marker", None, lambda: make.jpeg(SIDE, SIDE, end=b"")
     yield "jpeg, 10 million restart markers in a scan", None, lambda: make.jpeg(64, 64, end=b"\xff\xd0" * 10_000_000 + b"\xff\xd9")
     yield "tiff, a loop of pages", None, lambda: make.strip(64, 64, 8, make.zeros(3 << 12), following=8 + 6 + len(make.zeros(3 << 12)))
     page = struct.pack("<H", 0)
     chain = b"".join(page + struct.pack("<I", 8 + 6 * (number + 1)) for number in range(3_000_000))
     yield "tiff, 3 million pages", None, lambda: b"II*\0\x08\0\0\0" + chain
-    entries = [(256, 4, 1, 64), (257, 4, 1, 64), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8), (277, 3, 1, 1), (279, 4, 1, 4096)]
+    entries = [
+        (256, 4, 1, 64),
+        (257, 4, 1, 64),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8),
+        (277, 3, 1, 1),
+        (279, 4, 1, 4096),
+    ]
     yield "tiff, 65,000 tags", OK, lambda: make.tiff(entries + [(40_000, 4, 1, 0)] * 65_000, bytes(4096))
     yield "tiff, a tag of 5 million values", OK, lambda: make.tiff(entries + [(700, 3, 4_000_000, 8)], bytes(8_000_000))
     turned = make.segment(0xE1, make.exif(struct.pack("<HHIHH", 274, 3, 1, 6, 0), 1, 0))
     yield "jpeg, 100 megapixels to be rotated", OK, lambda: make.jpeg(SIDE, SIDE, extra=turned)
     yield "tiff, 6,000 strips, each the same jpeg of 1600²", None, lambda: make.shared_strips(SIDE, 6_000, 7, make.jpeg(1_600, 1_600, 1), 1)
-    yield "tiff, 10,000 strips, each the same 9 MB", None, lambda: make.shared_strips(64, 10_000, 7, make.jpeg(64, 1, 1, make.segment(0xFE, b"x" * 65_000) * 140), 1)
+    yield (
+        "tiff, 10,000 strips, each the same 9 MB",
+        None,
+        lambda: make.shared_strips(64, 10_000, 7, make.jpeg(64, 1, 1, make.segment(0xFE, b"x" * 65_000) * 140), 1),
+    )
     yield "tiff, 390,000 tiles of deflate", None, lambda: make.tiny_tiles(390_000, 8, make.zeros(256))
     yield "tiff, 390,000 tiles of jpeg", None, lambda: make.tiny_tiles(390_000, 7, make.jpeg(16, 16, 1))
     yield "tiff, 390,000 tiles of lzw", None, lambda: make.tiny_tiles(390_000, 5, make.lzw(256, 8, False, True))
-    yield "tiff, 10,000 strips, each the same empty blocks", None, lambda: make.shared_strips(64, 10_000, 8, b"\x78\x01" + b"\0\0\0\xff\xff" * 3_000_000, 1)
+    yield (
+        "tiff, 10,000 strips, each the same empty blocks",
+        None,
+        lambda: make.shared_strips(64, 10_000, 8, b"\x78\x01" + b"\0\0\0\xff\xff" * 3_000_000, 1),
+    )
 
 
 def polyglots() -> Iterator[Case]:
@@ -158,10 +200,16 @@ def polyglots() -> Iterator[Case]:
     archive = b"PK\x03\x04" + bytes(60) + b"PK\x05\x06" + bytes(18)
     script = make.gif(64, 64, extra=b"!\xfe" + make.gif_blocks(b"*/=1;alert(1)/*"))
     for name, expected, data in [
-        ("jpeg and png", OK, jpeg + png), ("png and jpeg", OK, png + jpeg), ("jpeg and zip", OK, jpeg + archive), ("gif and zip", OK, gif + archive),
-        ("zip and jpeg", OTHER, archive + jpeg), ("pdf and jpeg", OTHER, b"%PDF-1.7\n" + jpeg), ("gif with a script", OK, script),
+        ("jpeg and png", OK, jpeg + png),
+        ("png and jpeg", OK, png + jpeg),
+        ("jpeg and zip", OK, jpeg + archive),
+        ("gif and zip", OK, gif + archive),
+        ("zip and jpeg", OTHER, archive + jpeg),
+        ("pdf and jpeg", OTHER, b"%PDF-1.7\n" + jpeg),
+        ("gif with a script", OK, script),
         ("jpeg with html", OK, make.jpeg(64, 64, extra=make.segment(0xFE, b"<html><script>alert(1)</script>"))),
-        ("png with a jpeg in a chunk", OK, make.png(64, 64, extra=make.png_chunk(b"abCd", jpeg)))]:
+        ("png with a jpeg in a chunk", OK, make.png(64, 64, extra=make.png_chunk(b"abCd", jpeg))),
+    ]:
         yield f"polyglot, {name}", expected, lambda d=data: d
 
 
@@ -169,13 +217,22 @@ def small() -> list[tuple[str, bytes]]:
     """Small whole files, to be cut at every byte."""
     chunk = make.riff_chunk
     return [
-        ("jpeg", make.jpeg(16, 16)), ("jpeg, progressive", make.progressive(16, 16, 12)),
+        ("jpeg", make.jpeg(16, 16)),
+        ("jpeg, progressive", make.progressive(16, 16, 12)),
         # These are large enough to be reduced.
-        ("jpeg, wide", make.jpeg(1288, 8)), ("jpeg, wide, progressive", make.progressive(1288, 8, 12)), ("png", make.png(16, 16)), ("gif", make.gif(16, 16, frames=2)),
-        ("webp, lossless", make.webp(chunk(b"VP8L", make.vp8l(16, 16)))), ("webp, lossy", make.webp(chunk(b"VP8 ", make.vp8(16, 16)))),
-        ("webp, animated", make.animated_webp(16, 3)), ("bmp", make.bmp(16, 16, 1, 0, bytes(64))), ("bmp, run lengths", make.bmp(16, 16, 8, 1, make.run_lengths(16, 16))),
-        ("tiff, deflate", make.strip(16, 16, 8, make.zeros(768))), ("tiff, lzw", make.strip(16, 16, 5, make.lzw(768, 8, False, True))),
-        ("tiff, jpeg", make.strip(16, 16, 7, make.jpeg(16, 16, 1), 1))]
+        ("jpeg, wide", make.jpeg(1288, 8)),
+        ("jpeg, wide, progressive", make.progressive(1288, 8, 12)),
+        ("png", make.png(16, 16)),
+        ("gif", make.gif(16, 16, frames=2)),
+        ("webp, lossless", make.webp(chunk(b"VP8L", make.vp8l(16, 16)))),
+        ("webp, lossy", make.webp(chunk(b"VP8 ", make.vp8(16, 16)))),
+        ("webp, animated", make.animated_webp(16, 3)),
+        ("bmp", make.bmp(16, 16, 1, 0, bytes(64))),
+        ("bmp, run lengths", make.bmp(16, 16, 8, 1, make.run_lengths(16, 16))),
+        ("tiff, deflate", make.strip(16, 16, 8, make.zeros(768))),
+        ("tiff, lzw", make.strip(16, 16, 5, make.lzw(768, 8, False, True))),
+        ("tiff, jpeg", make.strip(16, 16, 7, make.jpeg(16, 16, 1), 1)),
+    ]
 
 
 class Meter:
@@ -217,8 +274,14 @@ def pictures(_: argparse.Namespace) -> None:
             meter = Meter(installation)
             meter.post(make.png(64, 64))
             meter.before = meter.resident("VmRSS")
-            for name, cases in [("solid, inside the limit", solid(SIDE)), ("solid, outside the limit", solid(SIDE + 1)), ("claims", claims()),
-                                ("metadata", metadata()), ("many parts", many()), ("polyglots", polyglots())]:
+            for name, cases in [
+                ("solid, inside the limit", solid(SIDE)),
+                ("solid, outside the limit", solid(SIDE + 1)),
+                ("claims", claims()),
+                ("metadata", metadata()),
+                ("many parts", many()),
+                ("polyglots", polyglots()),
+            ]:
                 group(meter, f"{mode}, {name}", cases)
             truncated(meter, mode)
 
@@ -229,7 +292,9 @@ def group(meter: Meter, name: str, cases: Iterator[Case]) -> None:
     for case, expected, write in cases:
         data = write()
         status, code, seconds, grown = meter.measure(data)
-        print(f"     {case}: {len(data):,} bytes, {status} {code or 'ok'}, {seconds * 1e3:,.0f} ms, {grown / (1 << 20):,.0f} MiB", flush=True)
+        print(
+            f"     {case}: {len(data):,} bytes, {status} {code or 'ok'}, {seconds * 1e3:,.0f} ms, {grown / (1 << 20):,.0f} MiB", flush=True
+        )
         if not 200 <= status < 500 or expected not in (None, code):
             wrong.append(f"{case}: {status} {code}")
         slowest, largest = max(slowest, seconds), max(largest, grown)

@@ -62,11 +62,11 @@ def split(received: bytearray) -> list[tuple[int, int, int, bytes]]:
     """Removes the whole frames and returns kind, flags, stream and payload of each."""
     frames, at = [], 0
     while len(received) - at >= 9:
-        length = int.from_bytes(received[at:at + 3], "big")
+        length = int.from_bytes(received[at : at + 3], "big")
         if len(received) - at < 9 + length:
             break
         kind, flags, stream = struct.unpack_from(">BBI", received, at + 3)
-        frames.append((kind, flags, stream, bytes(received[at + 9:at + 9 + length])))
+        frames.append((kind, flags, stream, bytes(received[at + 9 : at + 9 + length])))
         at += 9 + length
     del received[:at]
     return frames

@@ -22,7 +22,7 @@ class Grouping:
     unassigned: list[str]
 
     @classmethod
-    def read(cls, library: Library) -> "Grouping":
+    def read(cls, library: Library) -> Grouping:
         faces = list(library.listed("faces"))
         people = {person["id"]: person for person in library.listed("people")}
         return cls(
@@ -31,7 +31,8 @@ class Grouping:
             pinned={face["enrolment_id"] for face in faces if face["pinned"]},
             people=people,
             members={person: [face["enrolment_id"] for face in library.listed("faces", f"&person={person}")] for person in people},
-            unassigned=[face["enrolment_id"] for face in library.listed("faces", "&unassigned=true")])
+            unassigned=[face["enrolment_id"] for face in library.listed("faces", "&unassigned=true")],
+        )
 
     def partition(self) -> set[frozenset[str]]:
         """Returns the faces of each person. The ids of people do not matter."""

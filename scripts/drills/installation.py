@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -31,7 +32,7 @@ failures: list[str] = []
 
 def png(pixels: bytes) -> bytes:
     """Returns an RGB image of SIDE × SIDE."""
-    rows = b"".join(b"\0" + pixels[y * SIDE * 3:(y + 1) * SIDE * 3] for y in range(SIDE))
+    rows = b"".join(b"\0" + pixels[y * SIDE * 3 : (y + 1) * SIDE * 3] for y in range(SIDE))
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -64,12 +65,19 @@ class Installation:
         self.folder = Path(tempfile.mkdtemp(prefix="facescan-drill."))
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("FACESCAN__")}
         self.environment |= {
-            "FACESCAN__DATA_DIR": str(self.folder), "FACESCAN__BATCHES__PAYLOADS": f"file://{self.folder}/images",
-            "FACESCAN__MODELS__DIR": str(RUNTIME / "models"), "FACESCAN__IMAGING__WORKERS": "1",
+            "FACESCAN__DATA_DIR": str(self.folder),
+            "FACESCAN__BATCHES__PAYLOADS": f"file://{self.folder}/images",
+            "FACESCAN__MODELS__DIR": str(RUNTIME / "models"),
+            "FACESCAN__IMAGING__WORKERS": "1",
             "FACESCAN__RUNTIME__LIBRARY": str(next((RUNTIME / "onnxruntime").glob("libonnxruntime.*"))),
-            "FACESCAN__BATCHES__LEASE_MS": "1000", "FACESCAN__BATCHES__POLL_MS": "100",
-            "FACESCAN__BATCHES__RETRY_MS": "100", "FACESCAN__BATCHES__WORKERS": "0", "FACESCAN__CPU__PROVIDER": "default",
-            "FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS": "2000", "LOG_LEVEL": "error"}
+            "FACESCAN__BATCHES__LEASE_MS": "1000",
+            "FACESCAN__BATCHES__POLL_MS": "100",
+            "FACESCAN__BATCHES__RETRY_MS": "100",
+            "FACESCAN__BATCHES__WORKERS": "0",
+            "FACESCAN__CPU__PROVIDER": "default",
+            "FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS": "2000",
+            "LOG_LEVEL": "error",
+        }
         self.environment |= {f"FACESCAN__{name.upper()}": str(value) for name, value in settings.items()}
         self.processes: list[subprocess.Popen] = []
         self.nats: Nats | None = None
@@ -88,20 +96,39 @@ class Installation:
         """Returns the command of a process."""
         return [BENCH, "drill-server", role]
 
-    def start(self, role: str, *arguments: str, within: list[str] = [], **environment: str) -> subprocess.Popen:
+    def start(self, role: str, *arguments: str, within: Sequence[str] = (), **environment: str) -> subprocess.Popen:
         """Starts a process. `within` is a command that runs another one."""
-        log = open(self.folder / "log", "ab")
-        process = subprocess.Popen(
-            [*within, *self.program(role), *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=log,
-            env=self.environment | {"FACESCAN__SERVER__PORT": str(self.port)} | environment)
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*within, *self.program(role), *arguments],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=self.environment | {"FACESCAN__SERVER__PORT": str(self.port)} | environment,
+            )
         self.processes.append(process)
         return process
 
     def key(self, tenant: str) -> str:
         """Creates a key of a tenant that may do everything."""
         made = subprocess.run(
-            [BENCH.with_name("facescan"), "keys", "create", "--name", "drill", "--tenant", tenant, "--scopes", "infer,read,erase,batch,admin"],
-            cwd=ROOT, env=self.environment, check=True, capture_output=True, text=True)
+            [
+                BENCH.with_name("facescan"),
+                "keys",
+                "create",
+                "--name",
+                "drill",
+                "--tenant",
+                tenant,
+                "--scopes",
+                "infer,read,erase,batch,admin",
+            ],
+            cwd=ROOT,
+            env=self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return made.stdout.strip()
 
     def serve(self, *arguments: str, **environment) -> subprocess.Popen:
@@ -145,6 +172,7 @@ class Installation:
 
     def stream(self, images, **head: object) -> dict:
         """Submits a batch without holding its images. Returns the answer."""
+
         def lines():
             part = [json.dumps({"operation": "detect", "options": OPTIONS} | head).encode() + b"\n"]
             for n, data in enumerate(images):
@@ -189,7 +217,7 @@ class Installation:
             self.database.drop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> "Installation":
+    def __enter__(self) -> Installation:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -238,7 +266,9 @@ class Nats:
     def start(self) -> None:
         self.process = subprocess.Popen(
             [RUNTIME / "nats/nats-server", "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", self.storage],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def kill(self) -> None:
         self.process.kill()
@@ -264,10 +294,11 @@ def verify(name: str, installation: Installation, batch: str, count: int) -> Non
     scans = int(installation.query("SELECT count(*) FROM scans")[0][0])
     left = int(installation.query("SELECT count(*) FROM batch_chunks")[0][0])
     expected = {"ok": count, "error": 0, "dead": 0, "queued": 0, "running": 0}
-    check(f"{name}: every item has one result", len(items) == count and states == expected and len(hashes) == count,
-          f"{states}, {len(hashes)} different results")
+    check(
+        f"{name}: every item has one result",
+        len(items) == count and states == expected and len(hashes) == count,
+        f"{states}, {len(hashes)} different results",
+    )
     check(f"{name}: each result is stored once", scans == count and left == 0, f"{scans} scans, {left} chunks left")
     counts = installation.batch(batch)["counts"]
     check(f"{name}: the counts agree", counts["ok"] == count and sum(counts[k] for k in expected) == count, str(counts))
-
-

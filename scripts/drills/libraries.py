@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import os
 import random
 import sys
 import time
@@ -50,7 +49,7 @@ class Archive:
         # The server reads the file all the time, and must not see it empty.
         new = self.clock.with_suffix(".new")
         new.write_text(str(self.ahead))
-        os.replace(new, self.clock)
+        new.replace(self.clock)
 
     def enrol(self, people: list[int]) -> None:
         """Enrols a new face of each of these people, in random order."""
@@ -89,7 +88,7 @@ class Archive:
         decisions = self.decisions
         decisions.merge(people[0], people[1], faces[0] + faces[1])
         decisions.name(people[0], "Ada")
-        decisions.split(people[2], faces[2][:FACES // 2], faces[2][FACES // 2:])
+        decisions.split(people[2], faces[2][: FACES // 2], faces[2][FACES // 2 :])
         decisions.assign(faces[3][0], people[4])
         decisions.assign(faces[5][0], None)
         # New faces of the people that the decisions are about. They are free to join a person with pinned faces.

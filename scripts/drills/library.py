@@ -38,7 +38,7 @@ class Library:
         """Enrols faces, and returns their ids in order."""
         ids = []
         for first in range(0, len(vectors), TOGETHER):
-            faces = [self.named(vector) for vector in vectors[first:first + TOGETHER]]
+            faces = [self.named(vector) for vector in vectors[first : first + TOGETHER]]
             for entry in self.send("POST", "/faces", {"faces": faces})["entries"]:
                 ids.append(entry["faces"][0]["enrolment_id"])
         return ids

@@ -40,12 +40,14 @@ def outage(args: argparse.Namespace) -> None:
         disk.rename(installation.folder / "kept/images") if disk.exists() else None
         disk.write_text("no folder")
         status, body = installation.send("POST", "/batches?operation=detect", image(0), "image/png")
-        check("outage of the store of images: a submission is refused", status == 503 and b"payloads_unavailable" in body,
-              f"{status} {json.loads(body)['code']}")
+        check(
+            "outage of the store of images: a submission is refused",
+            status == 503 and b"payloads_unavailable" in body,
+            f"{status} {json.loads(body)['code']}",
+        )
         disk.unlink()
         batch = installation.submit([image(1)])
         check("outage of the store of images: it works again", installation.until_done(batch)["counts"]["ok"] == 1, "1 item done")
-
 
 
 def network(args: argparse.Namespace) -> None:
@@ -75,8 +77,11 @@ def network(args: argparse.Namespace) -> None:
         print(f"     delayed, cut, frozen and reset for 4 s each: {items} items in {time.monotonic() - began:.1f} s")
         for fault, seconds in slowest.items():
             expected = {200} if fault == "delay" else {200, 503}
-            check(f"network, {fault}: requests are answered", codes[fault] <= expected and seconds < 10,
-                  f"{sorted(codes[fault])}, the slowest after {seconds:.1f} s")
+            check(
+                f"network, {fault}: requests are answered",
+                codes[fault] <= expected and seconds < 10,
+                f"{sorted(codes[fault])}, the slowest after {seconds:.1f} s",
+            )
         verify("network between workers and the database", installation, batch, items)
 
 
@@ -86,13 +91,13 @@ def disk(args: argparse.Namespace) -> None:
         images = installation.folder / "images"
         images.mkdir()
         # A small disk that only the server and its worker see.
-        mount = f"mount -t tmpfs -o size=4m drill {images} && exec \"$@\""
+        mount = f'mount -t tmpfs -o size=4m drill {images} && exec "$@"'
         server = installation.serve(within=["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"])
         inside = Path(f"/proc/{server.pid}/root{images}")
 
         def fill() -> None:
             try:
-                with open(inside / "filler", "wb", buffering=0) as filler:
+                with (inside / "filler").open("wb", buffering=0) as filler:
                     while True:
                         filler.write(os.urandom(4096))
             except OSError as error:
@@ -100,8 +105,11 @@ def disk(args: argparse.Namespace) -> None:
 
         fill()
         status, body = installation.send("POST", "/batches?operation=detect", image(0) + os.urandom(8192), "image/png")
-        check("full disk: a submission is refused", status == 503 and json.loads(body)["code"] == "payloads_unavailable",
-              f"{status} {json.loads(body)['code']}")
+        check(
+            "full disk: a submission is refused",
+            status == 503 and json.loads(body)["code"] == "payloads_unavailable",
+            f"{status} {json.loads(body)['code']}",
+        )
         left = installation.json("GET", "/batches")["batches"]
         check("full disk: nothing is half-written", left == [], f"{len(left)} batches")
         (inside / "filler").unlink()

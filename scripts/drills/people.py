@@ -96,7 +96,7 @@ class Gallery:
             except (OSError, EOFError, ValueError):
                 # The server was killed. The answer, if there was one, is not known.
                 time.sleep(0.01)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 if type(error).__module__ != "http.client":
                     self.wrong.append(repr(error))
                     return
@@ -138,4 +138,8 @@ def people(args: argparse.Namespace) -> None:
             figure = f"{len(gallery.enrolled)} enrolled, {len(gallery.erased)} erased, {gallery.unknown} not answered, "
             figure += f"{rounds} kills in {time.monotonic() - began:.0f} s"
             worked = len(gallery.enrolled) > rounds and len(gallery.erased) > rounds
-            check(f"people on {database}: every answer holds after a kill", worked and not gallery.wrong, "; ".join([figure, *gallery.wrong[:5]]))
+            check(
+                f"people on {database}: every answer holds after a kill",
+                worked and not gallery.wrong,
+                "; ".join([figure, *gallery.wrong[:5]]),
+            )

@@ -44,6 +44,7 @@ def zeros(count: int, level: int = 9) -> bytes:
 
 # PNG
 
+
 def png_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -79,6 +80,7 @@ def apng(side: int, frames: int) -> bytes:
 
 
 # JPEG
+
 
 def segment(marker: int, data: bytes) -> bytes:
     return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
@@ -133,7 +135,7 @@ def restarts(width: int, height: int) -> bytes:
     """Returns a grey image with a restart marker behind each block."""
     parts = [b"\x3f\xff" + bytes([0xD0 + number]) for number in range(8)]
     count = blocks(width, height)
-    data = (b"".join(parts) * -(-count // 8))[:3 * count - 2]
+    data = (b"".join(parts) * -(-count // 8))[: 3 * count - 2]
     return b"\xff\xd8" + jpeg_tables() + segment(0xDD, b"\0\1") + jpeg_frame(width, height, 1) + jpeg_scan([0], 0, 63, data) + b"\xff\xd9"
 
 
@@ -143,6 +145,7 @@ def exif(entries: bytes, count: int, following: int) -> bytes:
 
 
 # GIF
+
 
 def lzw(count: int, first_bits: int, low_first: bool, early: bool) -> bytes:
     """Returns an LZW stream of this number of zeros. Each code is the longest one that the decoder knows."""
@@ -165,7 +168,7 @@ def lzw(count: int, first_bits: int, low_first: bool, early: bool) -> bytes:
 
 
 def gif_blocks(data: bytes) -> bytes:
-    return b"".join(bytes([len(data[at:at + 255])]) + data[at:at + 255] for at in range(0, len(data), 255)) + b"\0"
+    return b"".join(bytes([len(data[at : at + 255])]) + data[at : at + 255] for at in range(0, len(data), 255)) + b"\0"
 
 
 def gif_frame(width: int, height: int, data: bytes) -> bytes:
@@ -179,6 +182,7 @@ def gif(width: int, height: int, frames: int = 1, extra: bytes = b"", pixels: in
 
 
 # WebP
+
 
 def riff_chunk(kind: bytes, data: bytes, stated: int | None = None) -> bytes:
     return kind + struct.pack("<I", len(data) if stated is None else stated) + data + b"\0" * (len(data) % 2)
@@ -220,7 +224,9 @@ def vp8l_groups(width: int, height: int, groups: int) -> bytes:
     """Returns a lossless bitstream with this number of groups of codes. The pixels have the last group, and take no bits."""
     bits, tree = Bits(low_first=True), Bits(low_first=True)
     # Lengths of 1 to 10 and 10, so that the decoder has a table of 1,024 entries. Six of the ten lengths have codes of 3 bits.
-    codes = {length: (int(f"{length - 1:03b}"[::-1], 2), 3) if length <= 6 else (int(f"{length + 5:04b}"[::-1], 2), 4) for length in range(1, 11)}
+    codes = {
+        length: (int(f"{length - 1:03b}"[::-1], 2), 3) if length <= 6 else (int(f"{length + 5:04b}"[::-1], 2), 4) for length in range(1, 11)
+    }
     tree.put(10 << 1, 5)
     for length in (17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10):
         tree.put(codes[length][1] if length in codes else 0, 3)
@@ -264,6 +270,7 @@ def animated_webp(side: int, frames: int) -> bytes:
 
 # BMP
 
+
 def bmp(width: int, height: int, bits: int, compression: int, data: bytes) -> bytes:
     palette = b"\0\0\0\0\x80\x80\x80\0"
     at = 54 + len(palette)
@@ -278,6 +285,7 @@ def run_lengths(width: int, height: int) -> bytes:
 
 
 # TIFF
+
 
 def tiff(entries: list[tuple[int, int, int, int]], data: bytes, following: int = 0, first: int = 8) -> bytes:
     """Returns a file: `data` at offset 8, and then a directory of tag, type, count and value."""
@@ -313,9 +321,20 @@ def shared_strips(width: int, height: int, compression: int, part: bytes, sample
     offsets = struct.pack("<I", at) * height
     counts = struct.pack("<I", len(part)) * height
     lists = at + len(part)
-    return tiff([
-        (256, 4, 1, width), (257, 4, 1, height), (258, 3, samples, 8), (259, 3, 1, compression), (262, 3, 1, 2 if samples == 3 else 1),
-        (273, 4, height, lists), (277, 3, 1, samples), (278, 4, 1, 1), (279, 4, height, lists + len(offsets))], depths + part + offsets + counts)
+    return tiff(
+        [
+            (256, 4, 1, width),
+            (257, 4, 1, height),
+            (258, 3, samples, 8),
+            (259, 3, 1, compression),
+            (262, 3, 1, 2 if samples == 3 else 1),
+            (273, 4, height, lists),
+            (277, 3, 1, samples),
+            (278, 4, 1, 1),
+            (279, 4, height, lists + len(offsets)),
+        ],
+        depths + part + offsets + counts,
+    )
 
 
 def tiny_tiles(tiles: int, compression: int, part: bytes) -> bytes:
@@ -323,6 +342,18 @@ def tiny_tiles(tiles: int, compression: int, part: bytes) -> bytes:
     at, across = 8, 1000
     offsets, counts = struct.pack("<H", at) * tiles, struct.pack("<H", len(part)) * tiles
     lists = at + len(part)
-    return tiff([
-        (256, 4, 1, across * 16), (257, 4, 1, tiles // across * 16), (258, 3, 1, 8), (259, 3, 1, compression), (262, 3, 1, 1),
-        (277, 3, 1, 1), (322, 3, 1, 16), (323, 3, 1, 16), (324, 3, tiles, lists), (325, 3, tiles, lists + len(offsets))], part + offsets + counts)
+    return tiff(
+        [
+            (256, 4, 1, across * 16),
+            (257, 4, 1, tiles // across * 16),
+            (258, 3, 1, 8),
+            (259, 3, 1, compression),
+            (262, 3, 1, 1),
+            (277, 3, 1, 1),
+            (322, 3, 1, 16),
+            (323, 3, 1, 16),
+            (324, 3, tiles, lists),
+            (325, 3, tiles, lists + len(offsets)),
+        ],
+        part + offsets + counts,
+    )

@@ -11,8 +11,8 @@ import socket
 import statistics
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from . import frames as h2
 from .installation import Installation, check, image, wait
@@ -36,6 +36,7 @@ UNSENT = h2.head(b"POST", DETECT.encode(), h2.literal(b"content-type", b"image/p
 @dataclasses.dataclass
 class Attack:
     """Bytes that are sent again and again on a few connections. A connection that the server closes is opened again."""
+
     name: str
     # What each connection sends at its start.
     opening: bytes
@@ -64,7 +65,8 @@ def reset_at_once(number: int) -> bytes:
     """A hundred requests with a body, each reset in the same packet."""
     return b"".join(
         h2.post(stream(n), DETECT.encode(), image(n)) + h2.frame(h2.RESET, 0, stream(n), h2.CANCEL)
-        for n in range(100 * number, 100 * number + 100))
+        for n in range(100 * number, 100 * number + 100)
+    )
 
 
 def reset_later(number: int) -> bytes:
@@ -95,24 +97,66 @@ ATTACKS = [
     Attack("http/1, an endless chunk extension", POST_HEAD + b"1;", lambda n: b"b" * 1024, 500, {"400", "closed"}),
     Attack("http/1, endless trailers", POST_HEAD + b"0\r\n", lambda n: b"a: %0100d\r\n" % n * 10, 500, {"400", "413", "415", "closed"}),
     Attack("http/1, chunks of one byte", POST_HEAD, lambda n: b"1\r\nx\r\n" * 1000, 50, {"400", "408", "413", "415", "open"}),
-    Attack("http/1, requests without reading", b"", lambda n: b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100, 20, {"closed"}, reads=False, is_slow=True),
+    Attack(
+        "http/1, requests without reading",
+        b"",
+        lambda n: b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100,
+        20,
+        {"closed"},
+        reads=False,
+        is_slow=True,
+    ),
     Attack("http/2, rapid reset in one packet", OPENING, reset_at_once, 20, {"goaway 11"}),
     # At most 16 requests are in work at a time. Others wait for their turn behind them, as behind those of any client.
     Attack("http/2, rapid reset of requests that run", OPENING, reset_later, 1000, {"open", "goaway 11"}, ratio=8),
-    Attack("http/2, endless continuation", OPENING + h2.headers(1, h2.head(b"GET", b"/livez"), 0),
-           lambda n: h2.frame(h2.CONTINUATION, 0, 1, h2.literal(b"a", b"x" * 1000)), 500, {"goaway 11"}, acknowledges=False),
+    Attack(
+        "http/2, endless continuation",
+        OPENING + h2.headers(1, h2.head(b"GET", b"/livez"), 0),
+        lambda n: h2.frame(h2.CONTINUATION, 0, 1, h2.literal(b"a", b"x" * 1000)),
+        500,
+        {"goaway 11"},
+        acknowledges=False,
+    ),
     Attack("http/2, header lists of 14 kB", OPENING, large_list, 200, {"open"}),
     Attack("http/2, a header list that unpacks to 40 MB", OPENING, bomb, 20, {"goaway 11"}),
-    Attack("http/2, settings", OPENING, lambda n: h2.settings(initial_window_size=n % 65536, header_table_size=n % 4096) * 100, 20, {"open", "goaway 11"}),
-    Attack("http/2, pings without reading", OPENING, lambda n: h2.frame(h2.PING, 0, 0, struct.pack(">Q", n)) * 2000, 50, {"closed"},
-           connections=1, reads=False, is_slow=True),
+    Attack(
+        "http/2, settings",
+        OPENING,
+        lambda n: h2.settings(initial_window_size=n % 65536, header_table_size=n % 4096) * 100,
+        20,
+        {"open", "goaway 11"},
+    ),
+    Attack(
+        "http/2, pings without reading",
+        OPENING,
+        lambda n: h2.frame(h2.PING, 0, 0, struct.pack(">Q", n)) * 2000,
+        50,
+        {"closed"},
+        connections=1,
+        reads=False,
+        is_slow=True,
+    ),
     Attack("http/2, empty data", OPEN_BODY, lambda n: h2.frame(h2.DATA, 0, 1) * 50, 100, {"goaway 11"}),
     Attack("http/2, data of one byte", OPEN_BODY, lambda n: h2.frame(h2.DATA, 0, 1, b"x") * 50, 100, {"open", "goaway 11"}),
     Attack("http/2, bodies that never come", OPENING, lambda n: h2.headers(stream(n), UNSENT, h2.END_HEADERS), 200, {"open", "goaway 11"}),
     Attack("http/2, priorities", OPENING, lambda n: h2.frame(h2.PRIORITY, 0, stream(n), b"\0\0\0\0\x10") * 100, 20, {"open"}),
-    Attack("http/2, answers without a window", h2.PREFACE + h2.settings(initial_window_size=0),
-           lambda n: h2.headers(stream(n), h2.head(b"GET", b"/openapi.json")), 100, {"open"}, is_slow=True, seen="reset 8"),
-    Attack("http/2, more streams than the limit", h2.PREFACE + h2.settings(initial_window_size=0), many_streams, 20, {"goaway 11"}, seen="reset 7"),
+    Attack(
+        "http/2, answers without a window",
+        h2.PREFACE + h2.settings(initial_window_size=0),
+        lambda n: h2.headers(stream(n), h2.head(b"GET", b"/openapi.json")),
+        100,
+        {"open"},
+        is_slow=True,
+        seen="reset 8",
+    ),
+    Attack(
+        "http/2, more streams than the limit",
+        h2.PREFACE + h2.settings(initial_window_size=0),
+        many_streams,
+        20,
+        {"goaway 11"},
+        seen="reset 7",
+    ),
 ]
 
 
@@ -142,7 +186,7 @@ class Hostile:
 
     def push(self) -> None:
         try:
-            del self.waiting[:self.socket.send(self.waiting)]
+            del self.waiting[: self.socket.send(self.waiting)]
         except BlockingIOError:
             pass
         except OSError:
@@ -177,7 +221,7 @@ class Hostile:
                 self.waiting += h2.frame(kind, h2.ACK, 0, payload if kind == h2.PING else b"")
 
 
-def flood(attack: Attack, port: int, stopped: "multiprocessing.synchronize.Event", results: "multiprocessing.connection.Connection") -> None:
+def flood(attack: Attack, port: int, stopped: multiprocessing.synchronize.Event, results: multiprocessing.connection.Connection) -> None:
     """Attacks until it is stopped. Sends what the connections saw, and the number of units."""
     open_ones = [Hostile(attack, port) for _ in range(attack.connections)]
     outcomes, seen, units = collections.Counter(), collections.Counter(), 0
@@ -248,16 +292,29 @@ def protocol(args: argparse.Namespace) -> None:
             alone, beside, outcomes, seen, units = rounds(attack, installation, other, args.rounds or 3)
             grown = resident(folder, "VmHWM") - before
             p99 = [statistics.quantiles(times, n=100)[98] * 1e3 for times in (alone, beside)]
-            print(f"     {attack.name}: {units} units, {dict(outcomes)}, {dict(seen)}, p99 {p99[0]:.1f} ms alone and {p99[1]:.1f} ms beside, "
-                  f"{grown / (1 << 20):.1f} MiB", flush=True)
+            print(
+                f"     {attack.name}: {units} units, {dict(outcomes)}, {dict(seen)}, p99 {p99[0]:.1f} ms alone and {p99[1]:.1f} ms beside, "
+                f"{grown / (1 << 20):.1f} MiB",
+                flush=True,
+            )
             ended = set(outcomes) - {"open"} or {"open"}
-            check(f"{attack.name}: each connection is limited", ended <= attack.outcomes and (not attack.seen or seen[attack.seen] > 0), str(dict(outcomes)))
+            check(
+                f"{attack.name}: each connection is limited",
+                ended <= attack.outcomes and (not attack.seen or seen[attack.seen] > 0),
+                str(dict(outcomes)),
+            )
             check(f"{attack.name}: p99 of others over alone", p99[1] / p99[0] <= attack.ratio, f"{p99[1] / p99[0]:.2f}")
             check(f"{attack.name}: memory", grown <= STATED_BYTES, f"{grown / (1 << 20):.1f} MiB")
             began = time.monotonic()
             wait("the end of the attack", lambda: gauge(installation, "facescan_images_in_flight") == 0, 10)
-            check(f"{attack.name}: seconds until nothing of it is in work", time.monotonic() - began <= 1, f"{time.monotonic() - began:.2f}")
-        check("the server lives and answers", server.poll() is None and len(other.times(20)) == 20, f"{other.refused} requests of the other client were refused")
+            check(
+                f"{attack.name}: seconds until nothing of it is in work", time.monotonic() - began <= 1, f"{time.monotonic() - began:.2f}"
+            )
+        check(
+            "the server lives and answers",
+            server.poll() is None and len(other.times(20)) == 20,
+            f"{other.refused} requests of the other client were refused",
+        )
 
 
 def rounds(attack: Attack, installation: Installation, other: Other, count: int):

@@ -156,13 +156,15 @@ def guarded(crowd: Crowd, act, *arguments: object) -> None:
     """Runs the loop of a client. A connection that breaks is wrong too."""
     try:
         act(*arguments)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         crowd.note(repr(error))
 
 
 def report(name: str, crowd: Crowd, seconds: float) -> None:
     times = [one for of_reader in crowd.times for one in of_reader]
-    rates = f"{len(times) / seconds:.0f} searches/s, {crowd.enrolments / seconds:.0f} enrolments/s, {crowd.erasures / seconds:.0f} erasures/s"
+    rates = (
+        f"{len(times) / seconds:.0f} searches/s, {crowd.enrolments / seconds:.0f} enrolments/s, {crowd.erasures / seconds:.0f} erasures/s"
+    )
     if times:
         rates += f", a search takes {percentile(times, 0.5) * 1e3:.1f} ms (p50) and {percentile(times, 0.99) * 1e3:.1f} ms (p99)"
     least = min(len(of_reader) for of_reader in crowd.times)

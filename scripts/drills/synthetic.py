@@ -25,7 +25,7 @@ def centre() -> list[float]:
 
 def face(of_person: list[float]) -> list[float]:
     """Returns a face of the person with this centre. Its values are 32-bit floats, as those that the server stores."""
-    deviation = NOISE / DIM ** 0.5
+    deviation = NOISE / DIM**0.5
     return list(array.array("f", unit([value + random.gauss(0, deviation) for value in of_person])))
 
 

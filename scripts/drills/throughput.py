@@ -10,6 +10,7 @@ import random
 import statistics
 import subprocess
 import time
+from pathlib import Path
 
 from .installation import RUNTIME, Installation, check, free_port, image, wait
 
@@ -37,7 +38,7 @@ def fairness(args: argparse.Namespace) -> None:
     many, few = args.items or 100_000, 100
     settings = {"batches__chunk_size": 10, "batches__in_flight": 4}
 
-    def tenant_server(installation: Installation, tenant: str) -> "Installation":
+    def tenant_server(installation: Installation, tenant: str) -> Installation:
         port = free_port()
         installation.start("serve", FACESCAN__SERVER__PORT=str(port), FACESCAN__STORE__TENANT=tenant)
         other = object.__new__(Installation)
@@ -60,8 +61,11 @@ def fairness(args: argparse.Namespace) -> None:
             return time.monotonic() - began
 
     alone, beside = run(False), run(True)
-    check("fairness: a tenant with 100 items beside one with many", beside <= 2 * alone,
-          f"{beside:.1f} s, and {alone:.1f} s alone on half the machine: {beside / alone:.2f}")
+    check(
+        "fairness: a tenant with 100 items beside one with many",
+        beside <= 2 * alone,
+        f"{beside:.1f} s, and {alone:.1f} s alone on half the machine: {beside / alone:.2f}",
+    )
 
 
 def percentile(times: list[float], share: float) -> float:
@@ -70,7 +74,7 @@ def percentile(times: list[float], share: float) -> float:
 
 def load(args: argparse.Namespace) -> None:
     photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
-    unique = (photo + n.to_bytes(4, "big") for n in range(10 ** 9))
+    unique = (photo + n.to_bytes(4, "big") for n in range(10**9))
     # The default provider. The length of a run decides how long a request waits for a core.
     with Installation("sqlite", imaging__workers=0, batches__workers=2, cpu__provider="auto") as installation:
         installation.serve()
@@ -135,7 +139,7 @@ def load(args: argparse.Namespace) -> None:
 
 
 def resident(process: subprocess.Popen) -> float:
-    for line in open(f"/proc/{process.pid}/status"):
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     return 0.0
@@ -158,11 +162,18 @@ def volume(args: argparse.Namespace) -> None:
             highest = max(resident(server), highest[0]), max(resident(worker), highest[1])
             time.sleep(0.5)
         seconds = time.monotonic() - began
-        check("volume: items", receipt["accepted"] == count, f"{receipt['accepted']}, submitted in {submitted:.1f} s ({count / submitted:.0f}/s)")
+        check(
+            "volume: items",
+            receipt["accepted"] == count,
+            f"{receipt['accepted']}, submitted in {submitted:.1f} s ({count / submitted:.0f}/s)",
+        )
         check("volume: overhead of the queue", seconds / count <= 0.001, f"{seconds / count * 1e3:.3f} ms an item, {seconds:.1f} s in all")
         growth = highest[0] - before[0], highest[1] - before[1]
-        check("volume: memory stays flat", max(growth) <= 100, f"server {before[0]:.0f} + {growth[0]:.0f} MiB, worker {before[1]:.0f} + {growth[1]:.0f} MiB")
-
+        check(
+            "volume: memory stays flat",
+            max(growth) <= 100,
+            f"server {before[0]:.0f} + {growth[0]:.0f} MiB, worker {before[1]:.0f} + {growth[1]:.0f} MiB",
+        )
 
 
 def submission(args: argparse.Namespace) -> None:
@@ -183,8 +194,11 @@ def submission(args: argparse.Namespace) -> None:
 
         receipt = installation.stream(images())
         seconds = time.monotonic() - began
-        check("submission: items of one NDJSON request", receipt["accepted"] == count,
-              f"{receipt['accepted']} in {seconds:.0f} s ({count / seconds:.0f}/s)")
+        check(
+            "submission: items of one NDJSON request",
+            receipt["accepted"] == count,
+            f"{receipt['accepted']} in {seconds:.0f} s ({count / seconds:.0f}/s)",
+        )
         check("submission: memory stays flat", highest - before <= 50, f"{before:.0f} + {highest - before:.0f} MiB")
         began = time.monotonic()
         installation.json("DELETE", f"/batches/{receipt['id']}")
@@ -228,5 +242,8 @@ def flood(args: argparse.Namespace) -> None:
                 shared = rate("other", 8, 5)
             shares.append(shared / (alone / 2))
             print(f"     {alone:.1f} images/s alone, {shared:.1f} beside a flood that gets {flooding.result():.1f}")
-        check("flood: a tenant beside one with 64 clients, over half of its rate alone", statistics.median(shares) >= 0.8,
-              f"{statistics.median(shares):.2f}")
+        check(
+            "flood: a tenant beside one with 64 clients, over half of its rate alone",
+            statistics.median(shares) >= 0.8,
+            f"{statistics.median(shares):.2f}",
+        )

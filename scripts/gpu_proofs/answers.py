@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 from urllib.parse import quote
 
 import numpy
@@ -121,6 +121,7 @@ def levels(server: Server, steps: list[dict], image: bytes) -> numpy.ndarray:
 def processed(step: dict) -> Compare:
     def compare(device: Server, cpu: Server, image: bytes) -> dict[str, float]:
         return pixels_apart(levels(device, [step], image), levels(cpu, [step], image))
+
     return compare
 
 
@@ -129,6 +130,7 @@ def preprocessed(profile: str) -> Compare:
         query = f"/preprocess?strict_device=true&profile={profile}&mean={quote(UNIT[0])}&std={quote(UNIT[1])}"
         one, other = (numpy.load(io.BytesIO(server.post(query, [image], "application/x-npy"))) * 255 for server in (device, cpu))
         return {"levels": distance(one, other)}
+
     return compare
 
 

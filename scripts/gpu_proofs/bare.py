@@ -62,8 +62,10 @@ class Bare:
             def once() -> None:
                 session.run_with_iobinding(binding)
         else:
+
             def once() -> None:
                 session.run(None, {self.input: self.rows})
+
         for _ in range(5):
             once()
         count, began = 0, time.monotonic()

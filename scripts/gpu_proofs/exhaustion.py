@@ -69,21 +69,32 @@ def watched(server: Server, load: Load, seconds: float) -> dict[str, dict]:
 
 def recovered(server: Server) -> bool:
     models = ("face_detection", "face_embedding")
-    return all(health["state"] == "up" and (name not in models or health["batch_size"] == BATCH)
-               for name, health in server.health().items())
+    return all(
+        health["state"] == "up" and (name not in models or health["batch_size"] == BATCH) for name, health in server.health().items()
+    )
 
 
 def prove(facescan: str, backend: str, images: list[Path], report: Report) -> None:
-    settings = {"ALL_GPU": "true", "GPU_BACKEND": backend, "GPU_BATCH_SIZE": str(BATCH), "FACESCAN__IMAGING__MAX_DECODED": "256",
-                "FACESCAN__DEVICES__BREAKER_COOLDOWN_MS": "500", "FACESCAN__DEVICES__BREAKER_MAX_COOLDOWN_MS": "2000"}
+    settings = {
+        "ALL_GPU": "true",
+        "GPU_BACKEND": backend,
+        "GPU_BATCH_SIZE": str(BATCH),
+        "FACESCAN__IMAGING__MAX_DECODED": "256",
+        "FACESCAN__DEVICES__BREAKER_COOLDOWN_MS": "500",
+        "FACESCAN__DEVICES__BREAKER_MAX_COOLDOWN_MS": "2000",
+    }
     hog = Hog()
     try:
         with Server(facescan, report.folder, "exhaustion", settings) as server:
             bodies = [image.read_bytes() for image in images]
             faces = [face for image in bodies for face in server.results("/detect?store=false&crops=true", [image])[0]["faces"]]
             crops = [base64.b64decode(face["crop"]) for face in faces]
-            requests = [("/embed?store=false&aligned=true", form((crops * 64)[:64])), ("/detect?store=false", form((bodies * 32)[:32])),
-                        ("/enhance?upscale=2&contrast=true&sharpen=true", form(bodies[:4])), ("/quality?store=false", form(bodies[:8]))]
+            requests = [
+                ("/embed?store=false&aligned=true", form((crops * 64)[:64])),
+                ("/detect?store=false", form((bodies * 32)[:32])),
+                ("/enhance?upscale=2&contrast=true&sharpen=true", form(bodies[:4])),
+                ("/quality?store=false", form(bodies[:8])),
+            ]
             for moment, mib in (("little memory", LITTLE_MIB), ("no memory", 0)):
                 free = hog.leave(mib)
                 with Load(server, requests, CLIENTS) as load:

@@ -13,8 +13,13 @@ from .server import Load, Server, form
 LIMIT_GIB = 1
 SECONDS = 8
 CLIENTS = 8
-PATHS = ("/embed?store=false", "/quality?store=false", "/enhance?upscale=2&contrast=true&sharpen=true", "/preprocess",
-         "/detect?store=false")
+PATHS = (
+    "/embed?store=false",
+    "/quality?store=false",
+    "/enhance?upscale=2&contrast=true&sharpen=true",
+    "/preprocess",
+    "/detect?store=false",
+)
 
 
 def used_mib(pid: int) -> float:
@@ -46,7 +51,7 @@ class Gauge(threading.Thread):
 
 def prove(facescan: str, backend: str, images: list[Path], report: Report) -> None:
     bodies = [image.read_bytes() for image in images]
-    requests = [(path, form((bodies * 8)[first:first + 8])) for first, path in enumerate(PATHS)]
+    requests = [(path, form((bodies * 8)[first : first + 8])) for first, path in enumerate(PATHS)]
     everything = {"ALL_GPU": "true", "GPU_BACKEND": backend}
     peaks = {}
     for name, settings in {

@@ -39,10 +39,18 @@ class Server:
             self.port = listener.getsockname()[1]
         self.log = folder / f"{name}.log"
         inherited = {key: value for key, value in os.environ.items() if not OWN.fullmatch(key)}
-        self.environment = inherited | {
-            "FACESCAN__SERVER__PORT": str(self.port), "FACESCAN__DATA_DIR": str(folder / name), "LOG_LEVEL": "warn",
-            # The CPU answers in 32 bits.
-            "FACESCAN__CPU__PROVIDER": "default", "FACESCAN__STORE__ENABLED": "false"} | settings
+        self.environment = (
+            inherited
+            | {
+                "FACESCAN__SERVER__PORT": str(self.port),
+                "FACESCAN__DATA_DIR": str(folder / name),
+                "LOG_LEVEL": "warn",
+                # The CPU answers in 32 bits.
+                "FACESCAN__CPU__PROVIDER": "default",
+                "FACESCAN__STORE__ENABLED": "false",
+            }
+            | settings
+        )
         self.command = [facescan, "serve"]
 
     def __enter__(self) -> Server:
@@ -107,8 +115,11 @@ class Server:
         """Returns the sum of a metric over the series with these labels."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         lines = self.get("/metrics")[1].decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines
-                   if line.startswith((name + "{", name + " ")) and all(label in line for label in wanted))
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith((name + "{", name + " ")) and all(label in line for label in wanted)
+        )
 
 
 class Load:

@@ -85,21 +85,26 @@ def served(server: Server, operation: str, path: str, body: bytes) -> dict[str, 
 
 
 def counters(server: Server, operation: str) -> dict[str, float]:
-    return {"rows": server.metric("facescan_rows_total", operation=operation),
-            "runs": server.metric("facescan_run_seconds_count", operation=operation),
-            "busy": server.metric("facescan_run_seconds_sum", operation=operation)}
+    return {
+        "rows": server.metric("facescan_rows_total", operation=operation),
+        "runs": server.metric("facescan_run_seconds_count", operation=operation),
+        "busy": server.metric("facescan_run_seconds_sum", operation=operation),
+    }
 
 
 def material(server: Server, images: list[Path]) -> dict[str, list[bytes]]:
     """Returns JPEGs that become one row each without scaling: aligned faces, and images of the detector's size."""
+
     def jpeg(step: dict, image: bytes) -> bytes:
         return server.post(f"/process?jpeg_quality=90&operations={quote(json.dumps([step]))}", [image], "image/jpeg")
 
     bodies = [image.read_bytes() for image in images[:IMAGES]]
     faces = [face for image in bodies for face in server.results("/detect?store=false&crops=true", [image])[0]["faces"]]
     flip = {"op": "flip", "axis": "horizontal"}
-    return {"face_embedding": [jpeg(flip, base64.b64decode(face["crop"])) for face in faces],
-            "face_detection": [jpeg({"op": "resize", "width": SIDE, "height": SIDE}, image) for image in bodies]}
+    return {
+        "face_embedding": [jpeg(flip, base64.b64decode(face["crop"])) for face in faces],
+        "face_detection": [jpeg({"op": "resize", "width": SIDE, "height": SIDE}, image) for image in bodies],
+    }
 
 
 def prove(facescan: str, backend: str, images: list[Path], report: Report) -> None:

@@ -17,12 +17,10 @@ import PIL
 from PIL import Image, ImageEnhance, ImageFilter
 
 sys.path.insert(0, "scripts")
-from drills import pictures  # noqa: E402
+from drills import pictures
 
 OUT = Path("crates/imaging/tests/fixtures")
-TEMPLATE = np.array(
-    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
-)
+TEMPLATE = np.array([[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]])
 
 
 def synthetic(width, height):

@@ -6,6 +6,7 @@ The models have the inputs and outputs of the original files, but do almost no a
 face in every image. The ArcFace model projects the means of the channels to 512 values. The encoders return the means of
 the channels in 16 squares as tokens, like a vision transformer, and their projection to 8 values.
 """
+
 import sys
 from pathlib import Path
 

@@ -20,7 +20,8 @@ def hostile(args: argparse.Namespace) -> None:
     """Carries out each attack on a server of its own and prints a table."""
     chosen = [attack for attack in ATTACKS if not args.only or any(part in attack.name for part in args.only)]
     if args.list:
-        return print("\n".join(attack.name for attack in chosen))
+        print("\n".join(attack.name for attack in chosen))
+        return
     if not chosen:
         sys.exit(f"drill: no attack has {' or '.join(args.only)} in its name; --list prints them")
     Target.binary = Path(args.server).absolute() if args.server else Target.binary
@@ -42,7 +43,9 @@ def state_limit() -> None:
         group.remove()
         print(f"     each server has a control group with {LIMIT >> 30} GiB", flush=True)
     else:
-        print(f"     no control group can be made, so nothing limits the servers; their peak is compared with {LIMIT >> 30} GiB", flush=True)
+        print(
+            f"     no control group can be made, so nothing limits the servers; their peak is compared with {LIMIT >> 30} GiB", flush=True
+        )
 
 
 def figure(result: Result) -> str:
@@ -55,14 +58,25 @@ def summary(missed: list[str], most: int = 5) -> str:
 
 
 def table(results: list[Result]) -> list[str]:
-    lines = ["", "| attack | database | outcome | bob's p50 and p99, alone → beside (ms) | bob's errors | worst /livez (ms) | peak (MiB) | kept (MiB) | verdict |",
-             "|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "",
+        "| attack | database | outcome | bob's p50 and p99, alone → beside (ms) "
+        "| bob's errors | worst /livez (ms) | peak (MiB) | kept (MiB) | verdict |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for result in results:
         seen = result.figures
-        columns = ["–"] * 5 if seen is None else [
-            " → ".join(f"{each.quantile(50) * 1e3:.0f}, {each.quantile(99) * 1e3:.0f}" for each in (seen.alone, seen.beside)),
-            f"{len(seen.beside.errors)} of {len(seen.beside.seconds)}", f"{max(seen.livez.seconds) * 1e3:.0f}",
-            f"{seen.peak >> 20:,}", f"{seen.kept >> 20:,}"]
+        columns = (
+            ["–"] * 5
+            if seen is None
+            else [
+                " → ".join(f"{each.quantile(50) * 1e3:.0f}, {each.quantile(99) * 1e3:.0f}" for each in (seen.alone, seen.beside)),
+                f"{len(seen.beside.errors)} of {len(seen.beside.seconds)}",
+                f"{max(seen.livez.seconds) * 1e3:.0f}",
+                f"{seen.peak >> 20:,}",
+                f"{seen.kept >> 20:,}",
+            ]
+        )
         verdict = "held" if not result.missed else "MISSED: " + summary(result.missed, 2)
         lines.append("| " + " | ".join([result.name, result.database, figure(result), *columns, verdict]) + " |")
     return lines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import multiprocessing
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable
 
 from .target import LIMIT, Response, Target
 from .watch import Figures, watch
@@ -21,6 +21,7 @@ BOTH = ("sqlite", "postgres")
 @dataclass
 class Report:
     """What an attack saw. Each text of `missed` is a promise that was not kept."""
+
     outcomes: collections.Counter = field(default_factory=collections.Counter)
     missed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -37,6 +38,7 @@ class Report:
 @dataclass(frozen=True)
 class Attack:
     """What is sent. A watched attack runs in a process of its own beside bob, and ends at `seconds`."""
+
     name: str
     run: Callable[[Target, Report], None]
     watched: bool = True
@@ -54,6 +56,7 @@ class Attack:
 @dataclass
 class Result:
     """A line of the table."""
+
     name: str
     database: str
     report: Report
@@ -119,5 +122,6 @@ def judge(attack: Attack, target: Target, figures: Figures) -> list[str]:
         (figures.beside.quantile(99) <= RATIO * p99, f"bob's p99 {figures.beside.quantile(99) / p99:.1f} times"),
         (not figures.livez.errors and max(figures.livez.seconds) <= LIVEZ_S, f"/livez after {max(figures.livez.seconds):.2f} s"),
         (figures.peak <= min(allowed, LIMIT), f"memory {figures.peak >> 20:,} of {allowed >> 20:,} MiB"),
-        (figures.kept <= KEPT, f"kept {figures.kept >> 20:,} MiB")]
+        (figures.kept <= KEPT, f"kept {figures.kept >> 20:,} MiB"),
+    ]
     return [missed for holds, missed in held if not holds]

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
 
 from .attack import ALLOWANCE, Attack, Report
 from .forms import part
@@ -19,12 +19,20 @@ from .target import FORM, JSON, MSGPACK, NDJSON, Target
 SECONDS = 10
 SIZES = (63 * MIB, 1 * MIB, 12 * MIB)
 # Any text does for these; others need a value that lets the rest of the body be read.
-PLAUSIBLE = {"operation": "detect", "name": "drill", "purpose": "drill", "legal_basis": "none", "retention_days": 30, "url": "https://example.com/"}
+PLAUSIBLE = {
+    "operation": "detect",
+    "name": "drill",
+    "purpose": "drill",
+    "legal_basis": "none",
+    "retention_days": 30,
+    "url": "https://example.com/",
+}
 
 
 @dataclass(frozen=True)
 class Case:
     """A body of a route."""
+
     method: str
     path: str
     kind: str
@@ -60,7 +68,8 @@ FORM_SHAPES: list[Shape] = [
     ("190 nested parts of an unknown option", lambda size: parts_of("x", 190, min(size // 190, 64 << 10))),
     ("many headers", lambda size: b"\r\n--b\r\n" + repeated(b"a: b\r\n", size) + b"\r\n"),
     ("almost boundaries", lambda size: repeated(b"\r\n--", size)),
-    ("bytes", lambda size: bytes(size))]
+    ("bytes", bytes),
+]
 SHAPES = {JSON: JSON_SHAPES, MSGPACK: MSGPACK_SHAPES, NDJSON: JSON_SHAPES, FORM: FORM_SHAPES}
 
 
@@ -81,8 +90,8 @@ def fields(document: dict, schema: dict) -> tuple[list[str], list[str]]:
 def routes(document: dict) -> Iterator[tuple[str, str, str, list[str], list[str]]]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-                kind = FORM if kind == "multipart/form-data" else kind
+            for sent, content in operation.get("requestBody", {}).get("content", {}).items():
+                kind = FORM if sent == "multipart/form-data" else sent
                 if kind in SHAPES:
                     yield method.upper(), path, kind, *fields(document, content.get("schema", {}))
 
@@ -117,8 +126,15 @@ def existing(target: Target) -> dict[str, str]:
     gallery, library = target.collection()["id"], target.collection(kind="library")["id"]
     subject = target.alice.made(f"/collections/{gallery}/subjects", {})["id"]
     batch = target.alice.made("/batches", {"operation": "detect", "open": True, "items": []})["id"]
-    return {"/collections/{id}/people": library, "/collections/{id}/clusterings": library, "/collections/{id}/faces": library,
-            "/collections/{id}/enrolments": library, "/collections": gallery, "{subject}": subject, "/batches": batch}
+    return {
+        "/collections/{id}/people": library,
+        "/collections/{id}/clusterings": library,
+        "/collections/{id}/faces": library,
+        "/collections/{id}/enrolments": library,
+        "/collections": gallery,
+        "{subject}": subject,
+        "/batches": batch,
+    }
 
 
 def filled(path: str, ids: dict[str, str]) -> str:
@@ -141,7 +157,9 @@ def bodies(target: Target, report: Report) -> None:
         response = report.saw(target.alice.request(case.method, filled(case.path, ids), body, case.kind))
         grown = target.status_field("VmHWM") - before
         figures = f"{response.status} {response.code}, {response.seconds:.1f} s, {grown / MIB:,.0f} MiB"
-        holds = target.server.poll() is None and response.status < 500 and response.seconds <= SECONDS and grown <= 2 * len(body) + ALLOWANCE
+        holds = (
+            target.server.poll() is None and response.status < 500 and response.seconds <= SECONDS and grown <= 2 * len(body) + ALLOWANCE
+        )
         if not holds:
             print(f"     {case}, {len(body) / MIB:.0f} MiB: {figures}", flush=True)
         report.expect(holds, f"{case}: {figures}")

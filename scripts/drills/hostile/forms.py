@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from .attack import Attack, Report
 from .memory import MIB, place, posted
@@ -16,11 +16,18 @@ NEARLY = b"\r\n--"
 
 
 def part(name: str, content: bytes = b"", *fields: bytes) -> bytes:
-    return b"--b\r\n" + b"".join(field + b"\r\n" for field in (f'content-disposition: form-data; name="{name}"'.encode(), *fields)) + b"\r\n" + content + b"\r\n"
+    return (
+        b"--b\r\n"
+        + b"".join(field + b"\r\n" for field in (f'content-disposition: form-data; name="{name}"'.encode(), *fields))
+        + b"\r\n"
+        + content
+        + b"\r\n"
+    )
 
 
 def trickled(path: str, opening: bytes, filler: bytes, mib: int, kind: str, drops: int = 1500) -> Callable[[Target, Report], None]:
     """Returns an attack that sends a large body, and then one byte at a time."""
+
     def run(target: Target, report: Report) -> None:
         target.states(mib * MIB)
         connection = target.connect()
@@ -41,6 +48,7 @@ def trickled(path: str, opening: bytes, filler: bytes, mib: int, kind: str, drop
         except OSError:
             first = b""
         report.outcomes[first[9:12].decode() or "closed"] += 1
+
     return run
 
 
@@ -52,16 +60,29 @@ IMAGE = part("image", b"x")
 ATTACKS = [
     whole("/detect", lambda: repeated(NEARLY, 60 * MIB), DASHES, name="no first boundary"),
     Attack("form: no first boundary, then single bytes", trickled("/detect", b"", NEARLY, 30, DASHES), seconds=40),
-    Attack("form: a part that nearly ends, then single bytes", trickled("/enhance", b"--" + b"-" * 60 + b'\r\ncontent-disposition: form-data; name="image"\r\n\r\n', NEARLY, 18, DASHES), seconds=40),
+    Attack(
+        "form: a part that nearly ends, then single bytes",
+        trickled("/enhance", b"--" + b"-" * 60 + b'\r\ncontent-disposition: form-data; name="image"\r\n\r\n', NEARLY, 18, DASHES),
+        seconds=40,
+    ),
     Attack("form: an epilogue, then single bytes", trickled("/quality", IMAGE + b"--b--\r\n", b"\r\n--", 30, FORM), seconds=40),
     Attack("form: headers of a part without an end", trickled("/batches/{batch}/items", b"--b\r\n", b"a: b\r\n", 30, FORM), seconds=40),
-    Attack("form: a header of a part without an end", trickled("/collections/{collection}/searches", b"--b\r\na: ", b"a", 30, FORM), seconds=40),
+    Attack(
+        "form: a header of a part without an end", trickled("/collections/{collection}/searches", b"--b\r\na: ", b"a", 30, FORM), seconds=40
+    ),
     whole("/embed", lambda: repeated(part("image"), 40 * MIB) + b"--b--\r\n", name="many empty images"),
     whole("/process", lambda: repeated(part("x"), 40 * MIB) + b"--b--\r\n", name="many unknown parts"),
     whole("/preprocess", lambda: repeated(part("mean", b"0"), 40 * MIB) + b"--b--\r\n", name="one option again and again"),
     whole("/batches?operation=detect", lambda: repeated(part("image", b"x"), 40 * MIB) + b"--b--\r\n", name="many items"),
     whole("/verify", lambda: part("a", b"x", *[b"h%d: v" % n for n in range(400_000)]) + b"--b--\r\n", name="many headers of a part"),
     whole("/detect", lambda: part("options", b"[" * (40 * MIB)) + b"--b--\r\n", name="options nested deeply"),
-    whole("/process", lambda: part("operations", b"[" + repeated(b'{"op":"flip"},', 20 * MIB) + b"0]") + b"--b--\r\n", name="many operations"),
+    whole(
+        "/process", lambda: part("operations", b"[" + repeated(b'{"op":"flip"},', 20 * MIB) + b"0]") + b"--b--\r\n", name="many operations"
+    ),
     whole("/collections/{collection}/searches", lambda: part("purpose", b"a" * (40 * MIB)) + b"--b--\r\n", name="a long option"),
-    whole("/batches", lambda: b"--b\r\ncontent-disposition: form-data; name=\"image\"; filename=\"" + b"a" * (40 * MIB) + b"\"\r\n\r\nx\r\n--b--\r\n", name="a long filename")]
+    whole(
+        "/batches",
+        lambda: b'--b\r\ncontent-disposition: form-data; name="image"; filename="' + b"a" * (40 * MIB) + b'"\r\n\r\nx\r\n--b--\r\n',
+        name="a long filename",
+    ),
+]

@@ -10,16 +10,50 @@ from .target import PHOTO, Target
 KEYLESS = {"access__mode": "auto"}
 # What a proxy or a page of another site adds. A bare `proxy_pass` adds nothing, which docs/security.md states.
 FORWARDED = [
-    "Via: 1.1 faces.example.com", "Forwarded: for=203.0.113.9;host=faces.example.com", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Host: faces.example.com",
-    "X-Forwarded-Proto: https", "X-Forwarded-Server: proxy", "X-Forwarded-Port: 443", "x-FORWARDED-for: 127.0.0.1", "Forwarded: for=127.0.0.1", "X-Real-IP: 203.0.113.9",
-    "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://example.com", "Origin: null"]
-HOSTS = ["faces.example.com", "127.0.0.1.example.com", "localhost.example.com", "example.com:8080", "0x7f.1.example.com", "[2001:db8::1]", ""]
-ROUTES = [("GET", "/images", b""), ("POST", "/detect?store=false", PHOTO), ("DELETE", "/images/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f", b""), ("POST", "/erasures", b'{"tenant":"default"}'),
-          ("POST", "/batches", b'{"operation":"detect","items":[]}'), ("GET", "/metrics", b""), ("POST", "/collections", b"{}")]
+    "Via: 1.1 faces.example.com",
+    "Forwarded: for=203.0.113.9;host=faces.example.com",
+    "X-Forwarded-For: 203.0.113.9",
+    "X-Forwarded-Host: faces.example.com",
+    "X-Forwarded-Proto: https",
+    "X-Forwarded-Server: proxy",
+    "X-Forwarded-Port: 443",
+    "x-FORWARDED-for: 127.0.0.1",
+    "Forwarded: for=127.0.0.1",
+    "X-Real-IP: 203.0.113.9",
+    "Sec-Fetch-Site: cross-site",
+    "Sec-Fetch-Site: same-site",
+    "Origin: https://example.com",
+    "Origin: null",
+]
+HOSTS = [
+    "faces.example.com",
+    "127.0.0.1.example.com",
+    "localhost.example.com",
+    "example.com:8080",
+    "0x7f.1.example.com",
+    "[2001:db8::1]",
+    "",
+]
+ROUTES = [
+    ("GET", "/images", b""),
+    ("POST", "/detect?store=false", PHOTO),
+    ("DELETE", "/images/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f", b""),
+    ("POST", "/erasures", b'{"tenant":"default"}'),
+    ("POST", "/batches", b'{"operation":"detect","items":[]}'),
+    ("GET", "/metrics", b""),
+    ("POST", "/collections", b"{}"),
+]
 
 
 def status(target: Target, method: str, path: str, body: bytes, host: str, *fields: str, version: str = "1.1") -> int:
-    lines = [f"{method} {path} HTTP/{version}", f"host: {host}", "connection: close", f"content-length: {len(body)}", "content-type: application/json", *fields]
+    lines = [
+        f"{method} {path} HTTP/{version}",
+        f"host: {host}",
+        "connection: close",
+        f"content-length: {len(body)}",
+        "content-type: application/json",
+        *fields,
+    ]
     with target.connect() as connection:
         connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode() + body)
         try:
@@ -59,9 +93,30 @@ def warned(target: Target, report: Report) -> None:
     report.expect("proxy" in target.log(), "the log of the start has no word of a proxy")
 
 
-SPELLINGS = ["https://example.org/a", "https://example.org./c", "HTTPS://EXAMPLE.ORG:443/d", "https://user@example.org/e", "//example.org/g", "example.org/h", "https://example.org:8443/i",
-             "https://www.example.org@example.org/j", "https://ex%61mple.org/k", " https://example.org/l", "https:\\\\example.org\\m", "http://example.org?n", "https://EXAMPLE.org../o", "example.org"]
-NUMBERS = ["http://127.0.0.1/a", "http://127.1/b", "http://0x7f000001/c", "http://2130706433/d", "http://0177.0.0.1/e", "http://127.0.0.1:8080/f"]
+SPELLINGS = [
+    "https://example.org/a",
+    "https://example.org./c",
+    "HTTPS://EXAMPLE.ORG:443/d",
+    "https://user@example.org/e",
+    "//example.org/g",
+    "example.org/h",
+    "https://example.org:8443/i",
+    "https://www.example.org@example.org/j",
+    "https://ex%61mple.org/k",
+    " https://example.org/l",
+    "https:\\\\example.org\\m",
+    "http://example.org?n",
+    "https://EXAMPLE.org../o",
+    "example.org",
+]
+NUMBERS = [
+    "http://127.0.0.1/a",
+    "http://127.1/b",
+    "http://0x7f000001/c",
+    "http://2130706433/d",
+    "http://0177.0.0.1/e",
+    "http://127.0.0.1:8080/f",
+]
 NAMES = ["https://bücher.example/a", "https://xn--bcher-kva.example/b", "https://BÜCHER.example/c", "https://bu%CC%88cher.example/d"]
 
 
@@ -96,4 +151,5 @@ ATTACKS = [
     Attack("hosts: headers of proxies and pages", proxies, watched=False, settings=KEYLESS, databases=("sqlite",)),
     Attack("hosts: names of other hosts", foreign_hosts, watched=False, settings=KEYLESS, databases=("sqlite",)),
     Attack("hosts: a warning at the start", warned, watched=False, settings=KEYLESS, databases=("sqlite",)),
-    Attack("hosts: spellings of an erased host", spellings, watched=False)]
+    Attack("hosts: spellings of an erased host", spellings, watched=False),
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from typing import Callable
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 from .. import frames as h2, pictures
@@ -54,6 +54,7 @@ def lives(connection: socket.socket, drop: bytes) -> bool:
 
 def bodies(path: str, kind: str, sent: bytes, *fields: str, count: int = 520, drop: bytes = b"") -> Callable[[Target, Report], None]:
     """Returns an attack with bodies that have begun. Each sends `drop` once in a second, and what was refused is tried again."""
+
     def run(target: Target, report: Report) -> None:
         data = target.alice.head(place(target, path), kind, *fields) + sent
         target.states(len(data) * count)
@@ -64,32 +65,44 @@ def bodies(path: str, kind: str, sent: bytes, *fields: str, count: int = 520, dr
             held = [connection for connection in held if connection not in lost] + opened(target, len(lost), data, report)
             report.outcomes["opened again"] += len(lost)
         report.notes.append(f"{count} bodies")
+
     return run
 
 
-def streams(path: bytes, kind: bytes, body: bytes = b"", stated: int | None = None, connections: int = 3) -> Callable[[Target, Report], None]:
+def streams(
+    path: bytes, kind: bytes, body: bytes = b"", stated: int | None = None, connections: int = 3
+) -> Callable[[Target, Report], None]:
     """Returns an attack with 200 silent streams on each of a few more HTTP/2 connections in each second."""
+
     def run(target: Target, report: Report) -> None:
         fields = [h2.literal(b"content-type", kind), h2.literal(b"authorization", f"Bearer {target.alice.key}".encode())]
         fields += [h2.literal(b"content-length", str(stated).encode())] if stated else []
         block = h2.head(b"POST", path, *fields)
-        data = h2.PREFACE + h2.settings() + b"".join(
-            h2.headers(2 * n + 1, block, h2.END_HEADERS) + (h2.frame(h2.DATA, 0, 2 * n + 1, body) if body else b"") for n in range(200))
+        data = (
+            h2.PREFACE
+            + h2.settings()
+            + b"".join(
+                h2.headers(2 * n + 1, block, h2.END_HEADERS) + (h2.frame(h2.DATA, 0, 2 * n + 1, body) if body else b"") for n in range(200)
+            )
+        )
         target.states(len(data) * connections * HOLD_S)
         held = []
         for _ in range(HOLD_S):
             held += opened(target, connections, data, report)
             time.sleep(1)
         report.notes.append(f"{200 * len(held)} streams")
+
     return run
 
 
 def heads(sent: Callable[[Tenant], bytes], count: int) -> Callable[[Target, Report], None]:
     """Returns an attack with connections that need no key."""
+
     def run(target: Target, report: Report) -> None:
         held = opened(target, count, sent(target.stranger), report)
         time.sleep(HOLD_S)
         report.notes.append(f"{len(held)} connections")
+
     return run
 
 
@@ -126,8 +139,11 @@ def unread(target: Target, report: Report) -> None:
     time.sleep(HOLD_S)
 
 
-def slow_readers(path: str, kind: str, body: Callable[[Target], bytes], *fields: str, count: int = 40, drip: int = 0) -> Callable[[Target, Report], None]:
+def slow_readers(
+    path: str, kind: str, body: Callable[[Target], bytes], *fields: str, count: int = 40, drip: int = 0
+) -> Callable[[Target, Report], None]:
     """Returns an attack with small requests for large answers, of which each client reads `drip` bytes in a second."""
+
     def run(target: Target, report: Report) -> None:
         sent = body(target)
         data = target.alice.head(path, kind, f"content-length: {len(sent)}", *fields) + sent
@@ -141,20 +157,26 @@ def slow_readers(path: str, kind: str, body: Callable[[Target], bytes], *fields:
                 except OSError:
                     report.outcomes["closed"] += 1
         report.notes.append(f"{count} answers")
+
     return run
 
 
 def unread_streams(path: bytes, kind: bytes, body: bytes, connections: int = 3) -> Callable[[Target, Report], None]:
     """Returns an attack with 200 requests on each of a few HTTP/2 connections, whose clients have no room for an answer."""
+
     def run(target: Target, report: Report) -> None:
         fields = [h2.literal(b"content-type", kind), h2.literal(b"authorization", f"Bearer {target.alice.key}".encode())]
         block = h2.head(b"POST", path, *fields)
-        data = h2.PREFACE + h2.settings(initial_window_size=0) + b"".join(
-            h2.headers(2 * n + 1, block, h2.END_HEADERS) + h2.frame(h2.DATA, h2.END_STREAM, 2 * n + 1, body) for n in range(200))
+        data = (
+            h2.PREFACE
+            + h2.settings(initial_window_size=0)
+            + b"".join(h2.headers(2 * n + 1, block, h2.END_HEADERS) + h2.frame(h2.DATA, h2.END_STREAM, 2 * n + 1, body) for n in range(200))
+        )
         target.states(len(data) * connections)
         held = opened(target, connections, data, report)
         time.sleep(2 * HOLD_S)
         report.notes.append(f"{200 * len(held)} answers")
+
     return run
 
 
@@ -186,24 +208,34 @@ ATTACKS = [
     idle("forms that trickle", bodies("/enhance", FORM, b"5\r\n--b\r\n\r\n", CHUNKED, drop=b"1\r\na\r\n")),
     idle("msgpack that trickles", bodies("/verify", MSGPACK, b"1\r\n\x82\r\n", CHUNKED, drop=b"1\r\n\xa1\r\n")),
     idle("large stated bodies", bodies("/batches", MSGPACK, b"\x82", "content-length: 60000000", count=12)),
-    idle("bodies at the lowest rate on every connection", bodies("/batches", NDJSON, b"1\r\n \r\n", CHUNKED, count=2200, drop=b"200\r\n" + b" " * 512 + b"\r\n")),
+    idle(
+        "bodies at the lowest rate on every connection",
+        bodies("/batches", NDJSON, b"1\r\n \r\n", CHUNKED, count=2200, drop=b"200\r\n" + b" " * 512 + b"\r\n"),
+    ),
     idle("streams of HTTP/2 without a body", streams(b"/batches", b"application/x-ndjson")),
     idle("streams of HTTP/2 with a byte", streams(b"/detect", b"image/jpeg", b"\xff")),
     idle("streams of HTTP/2 that state a mebibyte", streams(b"/quality", b"image/jpeg", b"\xff", 1 << 20)),
     idle("unfinished heads", heads(lambda _: b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 380_000, 1000)),
-    idle("unfinished heads of many fields", heads(lambda _: b"POST /detect HTTP/1.1\r\nhost: a\r\n" + b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 90, 3000)),
+    idle(
+        "unfinished heads of many fields",
+        heads(lambda _: b"POST /detect HTTP/1.1\r\nhost: a\r\n" + b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 90, 3000),
+    ),
     idle("unfinished heads of HTTP/2", heads(lambda _: UNFINISHED, 2000)),
     idle("connections that send nothing", heads(lambda _: b"", 3000)),
     idle("event streams", event_streams),
     idle("answers that nobody reads", unread),
-    *(Attack(f"idle: {name}", run, memory=ANSWERS, seconds=60, delay=DELAY_S) for name, run in {
-        "images of 131 MB that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy"),
-        "images in JSON that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/json", count=12),
-        "images that trickle": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy", drip=100),
-        "rows that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: application/x-npy"),
-        "rows in parts that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: multipart/mixed"),
-        "vectors that nobody reads": slow_readers("/embed", MSGPACK, photographs),
-        "images on streams of HTTP/2 that nobody reads": unread_streams(ENLARGED.encode(), b"image/webp", TINY),
-        "small answers on streams of HTTP/2 that nobody reads": unread_streams(b"/detect?store=false", b"image/webp", TINY),
-    }.items()),
-    Attack("idle: an event stream of a revoked key", revoked_stream, watched=False)]
+    *(
+        Attack(f"idle: {name}", run, memory=ANSWERS, seconds=60, delay=DELAY_S)
+        for name, run in {
+            "images of 131 MB that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy"),
+            "images in JSON that nobody reads": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/json", count=12),
+            "images that trickle": slow_readers(ENLARGED, "image/webp", tiny, "accept: application/x-npy", drip=100),
+            "rows that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: application/x-npy"),
+            "rows in parts that nobody reads": slow_readers(ROW, "image/webp", tiny, "accept: multipart/mixed"),
+            "vectors that nobody reads": slow_readers("/embed", MSGPACK, photographs),
+            "images on streams of HTTP/2 that nobody reads": unread_streams(ENLARGED.encode(), b"image/webp", TINY),
+            "small answers on streams of HTTP/2 that nobody reads": unread_streams(b"/detect?store=false", b"image/webp", TINY),
+        }.items()
+    ),
+    Attack("idle: an event stream of a revoked key", revoked_stream, watched=False),
+]

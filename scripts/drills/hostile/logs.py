@@ -13,10 +13,18 @@ from .target import PHOTO, Target, Tenant
 SECRET = "Sup3rS3cretPw"
 NOWHERE = "127.0.0.1:1"
 PLACES: dict[str, str] = {
-    "batches__queue": f"nats://u:{SECRET}@{NOWHERE}", "batches__payloads": f"s3://u:{SECRET}@bucket/prefix", "traces__endpoint": f"http://u:{SECRET}@{NOWHERE}/v1/traces",
-    "traces__authorization": f"Bearer {SECRET}", "qdrant__api_key": SECRET, "qdrant__url": f"http://u:{SECRET}@{NOWHERE}", "openid__issuer": f"http://u:{SECRET}@{NOWHERE}/",
-    "openid__jwks_url": f"http://u:{SECRET}@{NOWHERE}/keys", "batches__queue_token": SECRET, "audit__secret": f"{SECRET}-{'0' * 32}",
-    "audit__heads": f"http://u:{SECRET}@{NOWHERE}/heads"}
+    "batches__queue": f"nats://u:{SECRET}@{NOWHERE}",
+    "batches__payloads": f"s3://u:{SECRET}@bucket/prefix",
+    "traces__endpoint": f"http://u:{SECRET}@{NOWHERE}/v1/traces",
+    "traces__authorization": f"Bearer {SECRET}",
+    "qdrant__api_key": SECRET,
+    "qdrant__url": f"http://u:{SECRET}@{NOWHERE}",
+    "openid__issuer": f"http://u:{SECRET}@{NOWHERE}/",
+    "openid__jwks_url": f"http://u:{SECRET}@{NOWHERE}/keys",
+    "batches__queue_token": SECRET,
+    "audit__secret": f"{SECRET}-{'0' * 32}",
+    "audit__heads": f"http://u:{SECRET}@{NOWHERE}/heads",
+}
 # Another attack has the database.
 ELSEWHERE = {"database__url"}
 
@@ -97,4 +105,5 @@ def requests(target: Target, report: Report) -> None:
 ATTACKS = [
     Attack("logs: secrets of settings", settings, watched=False, databases=("sqlite",)),
     Attack("logs: the password of the database", database, watched=False, databases=("postgres",)),
-    Attack("logs: secrets of requests", requests, watched=False)]
+    Attack("logs: secrets of requests", requests, watched=False),
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from . import shapes
 from .attack import Attack, Report
@@ -18,8 +18,10 @@ LIMIT = 60 * MIB
 
 def posted(path: str, kind: str, write: Callable[[], bytes], method: str = "POST") -> Callable[[Target, Report], None]:
     """Returns an attack that sends one body. `{}` of the path is the resource that its route needs."""
+
     def run(target: Target, report: Report) -> None:
         report.saw(target.attack(place(target, path), write(), kind, method))
+
     return run
 
 
@@ -66,20 +68,68 @@ def unfinished(target: Target, report: Report) -> None:
 ATTACKS = [
     Attack("memory: items of nil, msgpack", posted("/batches", MSGPACK, lambda: items(packed_list(b"\xc0", 8 * MIB))), seconds=40),
     Attack("memory: items of empty lists, msgpack", posted("/batches", MSGPACK, lambda: items(packed_list(b"\x90", 6 * MIB))), seconds=40),
-    Attack("memory: items of empty maps, added to a batch", posted("/batches/{batch}/items", MSGPACK, lambda: in_object("items", packed_list(b"\x80", 6 * MIB), {}, True))),
-    Attack("memory: items of zeros, JSON", posted("/batches", JSON, lambda: in_object("items", json_list(b"0", 12 * MIB), {"operation": "detect"}))),
+    Attack(
+        "memory: items of empty maps, added to a batch",
+        posted("/batches/{batch}/items", MSGPACK, lambda: in_object("items", packed_list(b"\x80", 6 * MIB), {}, True)),
+    ),
+    Attack(
+        "memory: items of zeros, JSON",
+        posted("/batches", JSON, lambda: in_object("items", json_list(b"0", 12 * MIB), {"operation": "detect"})),
+    ),
     Attack("memory: lines that are no items", posted("/batches", NDJSON, lambda: lines(b"0", 20 * MIB)), seconds=60),
     Attack("memory: empty lines", posted("/batches/{batch}/items", NDJSON, lambda: lines(b"", LIMIT, b"")), seconds=60),
-    Attack("memory: a head of many keys, NDJSON", posted("/batches", NDJSON, lambda: in_object("options", json_list(b'{"":0}', 20 * MIB), {"operation": "detect"}))),
-    Attack("memory: metadata of an item", posted("/batches/{batch}/items", NDJSON, lambda: in_object("metadata", json_list(b"{}", 20 * MIB), {"data": "AAAA"}))),
-    Attack("memory: small objects at a collection", posted("/collections", JSON, lambda: in_object("x", json_list(b'{"":0}', LIMIT), {})), seconds=60),
-    Attack("memory: many keys in a subject's metadata", posted("/collections/{collection}/subjects/{subject}", JSON, lambda: in_object("metadata", shapes.json_object(LIMIT), {}), "PATCH"), seconds=60),
-    Attack("memory: people to be merged", posted("/collections/{library}/people/merge", JSON, lambda: in_object("people", json_list(b'""', LIMIT), {})), seconds=60),
-    Attack("memory: scopes of a key", posted("/keys", JSON, lambda: in_object("scopes", json_list(b'"read"', LIMIT), {"name": "a"})), seconds=60),
-    Attack("memory: escapes at an erasure", posted("/erasures", JSON, lambda: in_object("source", b'"' + repeated(b"\\u0001", LIMIT) + b'"', {})), seconds=60),
-    Attack("memory: images of nil, msgpack", posted("/detect", MSGPACK, lambda: in_object("images", packed_list(b"\xc0", 8 * MIB), {}, True))),
-    Attack("memory: masks of empty objects", posted("/process", JSON, lambda: in_object("masks", json_list(b"{}", 20 * MIB), {"images": [], "options": {"operations": []}}))),
-    Attack("memory: faces to be searched for", posted("/collections/{collection}/searches", MSGPACK, lambda: in_object("faces", packed_list(b"\x80", 8 * MIB), {}, True))),
-    Attack("memory: a vector of a face", posted("/verify", JSON, lambda: b'{"a":{"contract":"x","embedding":' + json_list(b"0", LIMIT) + b'},"b":{}}'), seconds=60),
-    Attack("memory: options nested deeply", posted("/enhance", MSGPACK, lambda: in_object("options", b"\x91" * LIMIT + b"\xc0", {"images": []}, True))),
-    Attack("memory: bodies without their end", unfinished, memory=128 * MIB)]
+    Attack(
+        "memory: a head of many keys, NDJSON",
+        posted("/batches", NDJSON, lambda: in_object("options", json_list(b'{"":0}', 20 * MIB), {"operation": "detect"})),
+    ),
+    Attack(
+        "memory: metadata of an item",
+        posted("/batches/{batch}/items", NDJSON, lambda: in_object("metadata", json_list(b"{}", 20 * MIB), {"data": "AAAA"})),
+    ),
+    Attack(
+        "memory: small objects at a collection",
+        posted("/collections", JSON, lambda: in_object("x", json_list(b'{"":0}', LIMIT), {})),
+        seconds=60,
+    ),
+    Attack(
+        "memory: many keys in a subject's metadata",
+        posted("/collections/{collection}/subjects/{subject}", JSON, lambda: in_object("metadata", shapes.json_object(LIMIT), {}), "PATCH"),
+        seconds=60,
+    ),
+    Attack(
+        "memory: people to be merged",
+        posted("/collections/{library}/people/merge", JSON, lambda: in_object("people", json_list(b'""', LIMIT), {})),
+        seconds=60,
+    ),
+    Attack(
+        "memory: scopes of a key",
+        posted("/keys", JSON, lambda: in_object("scopes", json_list(b'"read"', LIMIT), {"name": "a"})),
+        seconds=60,
+    ),
+    Attack(
+        "memory: escapes at an erasure",
+        posted("/erasures", JSON, lambda: in_object("source", b'"' + repeated(b"\\u0001", LIMIT) + b'"', {})),
+        seconds=60,
+    ),
+    Attack(
+        "memory: images of nil, msgpack", posted("/detect", MSGPACK, lambda: in_object("images", packed_list(b"\xc0", 8 * MIB), {}, True))
+    ),
+    Attack(
+        "memory: masks of empty objects",
+        posted("/process", JSON, lambda: in_object("masks", json_list(b"{}", 20 * MIB), {"images": [], "options": {"operations": []}})),
+    ),
+    Attack(
+        "memory: faces to be searched for",
+        posted("/collections/{collection}/searches", MSGPACK, lambda: in_object("faces", packed_list(b"\x80", 8 * MIB), {}, True)),
+    ),
+    Attack(
+        "memory: a vector of a face",
+        posted("/verify", JSON, lambda: b'{"a":{"contract":"x","embedding":' + json_list(b"0", LIMIT) + b'},"b":{}}'),
+        seconds=60,
+    ),
+    Attack(
+        "memory: options nested deeply",
+        posted("/enhance", MSGPACK, lambda: in_object("options", b"\x91" * LIMIT + b"\xc0", {"images": []}, True)),
+    ),
+    Attack("memory: bodies without their end", unfinished, memory=128 * MIB),
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from .attack import Attack, Report
 from .target import PHOTO, Target
@@ -61,6 +61,7 @@ def sends(body: bytes) -> Callable[[socket.socket], None]:
     def respond(connection: socket.socket) -> None:
         connection.sendall(OK % len(body) + body)
         connection.close()
+
     return respond
 
 
@@ -75,8 +76,11 @@ def of_many_batches(target: Target, report: Report, hostile: Host, count: int) -
         report.saw(target.alice.post("/batches", {"operation": "detect", "items": [], "webhook": {"url": f"{hostile.url}/{number}"}}))
 
 
-def webhooks(respond: Callable[[socket.socket], None], register: Callable[[Target, Report, Host, int], None], count: int = 128) -> Callable[[Target, Report], None]:
+def webhooks(
+    respond: Callable[[socket.socket], None], register: Callable[[Target, Report, Host, int], None], count: int = 128
+) -> Callable[[Target, Report], None]:
     """Returns an attack with webhooks at a hostile host, beside one of bob."""
+
     def run(target: Target, report: Report) -> None:
         target.run()
         hostile, own = Host(respond), Host(sends(b""))
@@ -90,17 +94,23 @@ def webhooks(respond: Callable[[socket.socket], None], register: Callable[[Targe
         report.notes.append(f"bob's message after {waited:.1f} s, {len(hostile.kept)} messages to the hostile host")
         report.expect(waited <= WAIT_S, f"bob's message came after {waited:.0f} s")
         report.expect(len(hostile.kept) < count, f"{len(hostile.kept)} messages for one tenant at once")
+
     return run
 
 
 def images(respond: Callable[[socket.socket], None], path: str, count: int = 60) -> Callable[[Target, Report], None]:
     """Returns an attack with images of a hostile host, beside one of bob."""
+
     def run(target: Target, report: Report) -> None:
         target.run()
         hostile, own = Host(respond), Host(sends(PHOTO))
         entries = [{"url": f"{hostile.url}/{number}"} for number in range(count)]
         body = {"operation": "detect", "items": entries} if path == "/batches" else {"images": entries, "options": {"store": False}}
-        body |= {"masks": entries[:16], "images": [{"url": own.url}], "options": {"operations": [{"op": "mask_crop"}]}} if path == "/process" else {}
+        body |= (
+            {"masks": entries[:16], "images": [{"url": own.url}], "options": {"operations": [{"op": "mask_crop"}]}}
+            if path == "/process"
+            else {}
+        )
         attacker = threading.Thread(target=lambda: report.saw(target.alice.post(path, body)), daemon=True)
         attacker.start()
         hostile.first.wait(5)
@@ -111,9 +121,13 @@ def images(respond: Callable[[socket.socket], None], path: str, count: int = 60)
             response = target.bob.post("/detect", one)
             results = (response.json() or {}).get("results") or [{}]
             report.notes.append(f"{name}: bob's image after {response.seconds:.1f} s")
-            report.expect(response.status == 200 and results[0].get("status") == "ok", f"{name}: bob's image {response.status} {results[0].get('error')}")
+            report.expect(
+                response.status == 200 and results[0].get("status") == "ok",
+                f"{name}: bob's image {response.status} {results[0].get('error')}",
+            )
             report.expect(response.seconds <= WAIT_S, f"{name}: bob's image after {response.seconds:.0f} s")
         attacker.join(25)
+
     return run
 
 
@@ -121,7 +135,9 @@ def other_batch(target: Target, report: Report) -> None:
     """A batch of images that never come beside a batch of bob."""
     target.run()
     hostile = Host(silent)
-    report.saw(target.alice.post("/batches", {"operation": "detect", "items": [{"id": str(n), "url": f"{hostile.url}/{n}"} for n in range(300)]}))
+    report.saw(
+        target.alice.post("/batches", {"operation": "detect", "items": [{"id": str(n), "url": f"{hostile.url}/{n}"} for n in range(300)]})
+    )
     hostile.first.wait(5)
     began = time.monotonic()
     batch = target.bob.made("/batches?operation=detect", PHOTO, "image/jpeg")["id"]
@@ -144,4 +160,5 @@ ATTACKS = [
     unwatched("60 images of a host that trickles", images(trickles, "/quality")),
     unwatched("60 images of a host that redirects", images(redirects, "/embed")),
     unwatched("masks of a silent host", images(silent, "/process")),
-    unwatched("a batch of images of a silent host", other_batch)]
+    unwatched("a batch of images of a silent host", other_batch),
+]

@@ -16,7 +16,14 @@ FUTURE = 99_999_999_999_999
 def headers(target: Target, report: Report) -> None:
     """No answer may be sniffed, and no page may be framed."""
     target.run()
-    for caller, path in ((target.alice, "/images"), (target.stranger, "/livez"), (target.stranger, "/docs/"), (target.stranger, "/openapi.json"), (target.stranger, "/images"), (target.stranger, "/nothing")):
+    for caller, path in (
+        (target.alice, "/images"),
+        (target.stranger, "/livez"),
+        (target.stranger, "/docs/"),
+        (target.stranger, "/openapi.json"),
+        (target.stranger, "/images"),
+        (target.stranger, "/nothing"),
+    ):
         response = report.saw(caller.get(path))
         report.expect(response.headers.get("x-content-type-options") == "nosniff", f"{path} has no x-content-type-options")
         if path == "/docs/":
@@ -28,8 +35,13 @@ def headers(target: Target, report: Report) -> None:
 def early(target: Target, report: Report) -> None:
     """A body that is refused before its end says so with `connection: close`."""
     target.run()
-    for what, caller, path, kind in (("no key", target.stranger, "/detect", "image/jpeg"), ("an unknown type", target.alice, "/detect", "text/html"), ("too long", target.alice, "/detect", "image/jpeg"),
-                                     ("an unknown route", target.alice, "/nothing", JSON), ("a wrong scope", target.tenant("alice", "read"), "/collections", JSON)):
+    for what, caller, path, kind in (
+        ("no key", target.stranger, "/detect", "image/jpeg"),
+        ("an unknown type", target.alice, "/detect", "text/html"),
+        ("too long", target.alice, "/detect", "image/jpeg"),
+        ("an unknown route", target.alice, "/nothing", JSON),
+        ("a wrong scope", target.tenant("alice", "read"), "/collections", JSON),
+    ):
         length = 900_000_000 if what == "too long" else 5_000_000
         with target.connect() as connection:
             connection.settimeout(10)
@@ -47,16 +59,23 @@ def newer(target: Target, report: Report) -> None:
     """A program that finds newer tables writes nothing and runs no worker."""
     assert target.alice and target.bob
     checksum = "decode('00', 'hex')" if target.database else "X'00'"
-    target.query(f"INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES ({FUTURE}, 'future', true, {checksum}, 0)")
+    target.query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) "
+        f"VALUES ({FUTURE}, 'future', true, {checksum}, 0)"
+    )
     target.start("serve")
     wait("the server", lambda: target.stranger.get("/livez").status == 200)
     time.sleep(1)
     report.expect(target.stranger.get("/readyz").status == 503, "/readyz is 200")
     for what, response in [
-        ("/detect", target.alice.detect(query="store=true")), ("/embed", target.alice.post("/embed", PHOTO, "image/jpeg")), ("/batches", target.alice.post("/batches?operation=detect", PHOTO, "image/jpeg")),
+        ("/detect", target.alice.detect(query="store=true")),
+        ("/embed", target.alice.post("/embed", PHOTO, "image/jpeg")),
+        ("/batches", target.alice.post("/batches?operation=detect", PHOTO, "image/jpeg")),
         ("/collections", target.alice.post("/collections", {"name": "a", "purpose": "drill", "legal_basis": "none", "retention_days": 1})),
-        ("/webhooks", target.alice.post("/webhooks", {"url": "https://example.com/"})), ("/keys", target.alice.post("/keys", {"name": "a", "scopes": ["read"]})),
-        ("/erasures", target.alice.post("/erasures", {"source": "a"}))]:
+        ("/webhooks", target.alice.post("/webhooks", {"url": "https://example.com/"})),
+        ("/keys", target.alice.post("/keys", {"name": "a", "scopes": ["read"]})),
+        ("/erasures", target.alice.post("/erasures", {"source": "a"})),
+    ]:
         report.saw(response)
         report.expect(response.status == 503, f"{what}: {response.status} and not 503")
     unstored = target.alice.detect()
@@ -74,10 +93,15 @@ def damaged(target: Target, report: Report) -> None:
     target.alice.detect(query="store=true")
     target.query("PRAGMA wal_checkpoint(TRUNCATE)")
     path = target.folder / "facescan.sqlite"
-    with open(path, "r+b") as file:
+    with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
-    for response in (target.alice.get("/images"), target.alice.get("/batches"), target.alice.detect(PHOTO + b"1", "store=true"), target.alice.post("/batches?operation=detect", PHOTO, "image/jpeg")):
+    for response in (
+        target.alice.get("/images"),
+        target.alice.get("/batches"),
+        target.alice.detect(PHOTO + b"1", "store=true"),
+        target.alice.post("/batches?operation=detect", PHOTO, "image/jpeg"),
+    ):
         report.saw(response)
         report.expect(response.status in (200, 503), f"{response.status} {response.code}")
 
@@ -108,7 +132,10 @@ def closed_addresses(target: Target, report: Report) -> None:
 def switched_off(target: Target, report: Report) -> None:
     """Webhooks that are switched off are neither taken nor sent."""
     target.run()
-    for response in (target.alice.post("/webhooks", {"url": "https://example.com/"}), target.alice.post("/batches", {"operation": "detect", "items": [], "webhook": {"url": "https://example.com/"}})):
+    for response in (
+        target.alice.post("/webhooks", {"url": "https://example.com/"}),
+        target.alice.post("/batches", {"operation": "detect", "items": [], "webhook": {"url": "https://example.com/"}}),
+    ):
         report.saw(response)
         report.expect(response.status in (403, 422), f"a webhook was taken: {response.status}")
 
@@ -120,4 +147,11 @@ ATTACKS = [
     Attack("promises: a damaged database", damaged, watched=False, databases=("sqlite",), due=("503",)),
     Attack("promises: metrics of other tenants", metrics, watched=False, databases=("sqlite",)),
     Attack("promises: names of hosts inside", closed_addresses, watched=False, databases=("sqlite",), settings={"urls__enabled": True}),
-    Attack("promises: webhooks that are switched off", switched_off, watched=False, databases=("sqlite",), settings={"webhooks__enabled": False})]
+    Attack(
+        "promises: webhooks that are switched off",
+        switched_off,
+        watched=False,
+        databases=("sqlite",),
+        settings={"webhooks__enabled": False},
+    ),
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Callable
+from collections.abc import Callable
 
 Value = bytes
 # A name, and a writer of a value of about this number of bytes.
@@ -43,7 +43,8 @@ JSON_SHAPES: list[Shape] = [
     ("a long key", lambda size: b'{"' + b"k" * size + b'":0}'),
     ("a long number", lambda size: b"1" * size),
     ("small texts", lambda size: json_list(b'""', size)),
-    ("spaces", lambda size: b" " * size + b"0")]
+    ("spaces", lambda size: b" " * size + b"0"),
+]
 
 
 def pack(value: object) -> bytes:
@@ -93,7 +94,8 @@ MSGPACK_SHAPES: list[Shape] = [
     ("a long binary", lambda size: b"\xc6" + struct.pack(">I", size) + bytes(size)),
     ("a long text behind the name of an image's bytes", lambda size: pack([{"id": "data"}, "\x7f" * size])),
     ("a long text that looks like an image's bytes", lambda size: pack(["data", "\x7f" * size])),
-    ("extensions", lambda size: packed_list(b"\xd4\x01\x00", size))]
+    ("extensions", lambda size: packed_list(b"\xd4\x01\x00", size)),
+]
 
 
 def in_object(name: str, value: bytes, others: dict[str, object], msgpack: bool = False) -> bytes:

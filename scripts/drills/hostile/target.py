@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import multiprocessing
@@ -26,6 +27,7 @@ JSON, MSGPACK, NDJSON, FORM = "application/json", "application/msgpack", "applic
 @dataclass(frozen=True)
 class Response:
     """The status is 0 if the connection ended without a response, and `body` then has the reason."""
+
     status: int
     body: bytes
     seconds: float
@@ -46,6 +48,7 @@ class Response:
 @dataclass(frozen=True)
 class Tenant:
     """A caller with a key."""
+
     port: int
     key: str | None
 
@@ -58,10 +61,9 @@ class Tenant:
         began = time.monotonic()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            try:
+            # A body that is refused early is not read to its end; the response may be there.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, path, data, sent)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # A body that is refused early is not read to its end; the response may be there.
             response = connection.getresponse()
             return Response(response.status, response.read(), time.monotonic() - began, {k.lower(): v for k, v in response.getheaders()})
         except (OSError, http.client.HTTPException) as error:
@@ -86,7 +88,13 @@ class Tenant:
 
     def head(self, path: str, kind: str, *lines: str, method: str = "POST") -> bytes:
         """Returns the head of a request in HTTP/1."""
-        fields = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1", f"content-type: {kind}", *([f"authorization: Bearer {self.key}"] if self.key else []), *lines]
+        fields = [
+            f"{method} {path} HTTP/1.1",
+            "host: 127.0.0.1",
+            f"content-type: {kind}",
+            *([f"authorization: Bearer {self.key}"] if self.key else []),
+            *lines,
+        ]
         return ("\r\n".join(fields) + "\r\n\r\n").encode()
 
 
@@ -104,8 +112,14 @@ class Target(Installation):
     binary = BENCH.with_name("facescan")
 
     def __init__(self, database: str, **settings: object) -> None:
-        defaults = {"imaging__workers": 0, "batches__workers": 2, "access__mode": "required", "recognition__purposes": "[drill]",
-                    "runtime__plugins_dir": RUNTIME / "plugins", "runtime__shipped_dir": RUNTIME / "shipped"}
+        defaults = {
+            "imaging__workers": 0,
+            "batches__workers": 2,
+            "access__mode": "required",
+            "recognition__purposes": "[drill]",
+            "runtime__plugins_dir": RUNTIME / "plugins",
+            "runtime__shipped_dir": RUNTIME / "shipped",
+        }
         super().__init__(database, **defaults | settings)
         self.name, self.server = database, None
         self.group = limited(f"facescan-drill-{os.getpid()}-{self.port}")
@@ -117,7 +131,15 @@ class Target(Installation):
 
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         """Runs a command of the program with the settings of the server."""
-        return subprocess.run([self.binary, *arguments], cwd=ROOT, env=self.environment | environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(
+            [self.binary, *arguments],
+            check=False,
+            cwd=ROOT,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     @cached_property
     def scopes(self) -> str:
@@ -145,10 +167,10 @@ class Target(Installation):
     def stranger(self) -> Tenant:
         return Tenant(self.port, None)
 
-    def run(self) -> "Target":
+    def run(self) -> Target:
         """Starts the server. Its keys must exist before."""
         assert self.alice and self.bob
-        enter = ["sh", "-c", f"echo $$ > {self.group.folder}/cgroup.procs && exec \"$@\"", "sh"] if self.group else []
+        enter = ["sh", "-c", f'echo $$ > {self.group.folder}/cgroup.procs && exec "$@"', "sh"] if self.group else []
         self.server = self.serve(within=enter)
         return self
 
@@ -188,6 +210,7 @@ class Target(Installation):
         if self.group:
             for _ in range(50):
                 try:
-                    return self.group.remove()
+                    self.group.remove()
+                    return
                 except OSError:
                     time.sleep(0.1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Iterator
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from .attack import Attack, Report
 from .bodies import PLAUSIBLE, existing, fields, filled, resolved
-from .target import JSON, MSGPACK, NDJSON, PHOTO, Target
 from .shapes import pack
+from .target import JSON, MSGPACK, NDJSON, PHOTO, Target
 
 NUL, ODD = "a\0b", ["a\0b", "\0", "a\u2028\x1b[31m\ufeff", "\ud83d\ude00" * 40, "'; drop table images --", "../../../etc/passwd"]
 DATA = base64.b64encode(PHOTO).decode()
@@ -19,8 +19,8 @@ DATA = base64.b64encode(PHOTO).decode()
 def texts(document: dict, schema: dict) -> Iterator[str]:
     """Returns the fields of a body that can be a text."""
     schema = resolved(document, schema)
-    for name, field in schema.get("properties", {}).items():
-        field = resolved(document, field)
+    for name, named in schema.get("properties", {}).items():
+        field = resolved(document, named)
         if "string" in field.get("type", []) and "enum" not in field:
             yield name
 
@@ -48,7 +48,9 @@ def parameters(target: Target, report: Report) -> None:
                     kind = "image/jpeg" if body is PHOTO else JSON
                     if path.endswith(("/events", "/livez")):
                         continue
-                    response = target.alice.request(method.upper(), filled(named, ids) + query, None if method in ("get", "delete") else body, kind)
+                    response = target.alice.request(
+                        method.upper(), filled(named, ids) + query, None if method in ("get", "delete") else body, kind
+                    )
                     judged(report, f"{method} {path} {parameter['name']}={text!r}", response)
 
 
@@ -62,13 +64,17 @@ def in_bodies(target: Target, report: Report) -> None:
             if not content:
                 continue
             _, needed = fields(document, content["schema"])
-            required = {name: PLAUSIBLE[name] for name in needed if name in PLAUSIBLE} | ({"scopes": ["read"]} if "scopes" in needed else {})
+            required = {name: PLAUSIBLE[name] for name in needed if name in PLAUSIBLE} | (
+                {"scopes": ["read"]} if "scopes" in needed else {}
+            )
             for name in texts(document, content["schema"]):
                 for text in ODD:
                     response = target.alice.request(method.upper(), filled(path, ids), required | {name: text}, JSON)
                     judged(report, f"{method} {path} {name}={text!r}", response)
                     if text == NUL and name not in ("image", "batch", "collection", "subject", "person"):
-                        report.expect(response.status in (400, 404, 422), f"{method} {path}: {name} with NUL was accepted with {response.status}")
+                        report.expect(
+                            response.status in (400, 404, 422), f"{method} {path}: {name} with NUL was accepted with {response.status}"
+                        )
 
 
 def deep(target: Target, report: Report) -> None:
@@ -87,11 +93,15 @@ def deep(target: Target, report: Report) -> None:
         ("purpose of a search", f"/collections/{gallery}/searches", {"faces": [image], "options": {"purpose": NUL}}),
         ("webhook of a batch", "/batches", {"operation": "detect", "items": [], "webhook": {"url": f"https://example.com/{NUL}"}}),
         ("options of a batch", "/batches", {"operation": "detect", "items": [], "options": {"source": NUL}}),
-        ("contract of a vector", f"/collections/{gallery}/subjects/{subject}/faces", {"faces": [{"embedding": [1.0] * 128, "contract": NUL}]}),
+        (
+            "contract of a vector",
+            f"/collections/{gallery}/subjects/{subject}/faces",
+            {"faces": [{"embedding": [1.0] * 128, "contract": NUL}]},
+        ),
     ]:
         judged(report, what, target.alice.post(path, body))
     judged(report, "idempotency key", target.alice.post("/batches", {"operation": "detect", "items": []}, idempotency_key="a\x01b"))
-    form = b"--b\r\ncontent-disposition: form-data; name=\"image\"; filename=\"a\0b\"\r\n\r\n" + PHOTO + b"\r\n--b--\r\n"
+    form = b'--b\r\ncontent-disposition: form-data; name="image"; filename="a\0b"\r\n\r\n' + PHOTO + b"\r\n--b--\r\n"
     judged(report, "name of a file", target.alice.post("/detect", form, "multipart/form-data; boundary=b"))
 
 
@@ -103,8 +113,11 @@ def items(target: Target, report: Report) -> None:
         entry = bad | {"id": "bad"} | {field: {"page": NUL} if field == "metadata" else NUL}
         lines = "\n".join(map(json.dumps, ({"operation": "detect", "open": True}, good, entry))).encode()
         raw = {"id": "good", "data": b"\xc4\x01x"}
-        for kind, body in ((NDJSON, lines), (JSON, {"operation": "detect", "open": True, "items": [good, entry]}),
-                           (MSGPACK, pack({"operation": "detect", "open": True, "items": [raw, raw | {"id": "bad"} | {field: entry[field]}]}))):
+        for kind, body in (
+            (NDJSON, lines),
+            (JSON, {"operation": "detect", "open": True, "items": [good, entry]}),
+            (MSGPACK, pack({"operation": "detect", "open": True, "items": [raw, raw | {"id": "bad"} | {field: entry[field]}]})),
+        ):
             response = report.saw(target.alice.post("/batches", body, kind))
             receipt = response.json() or {}
             report.expect(response.status < 300, f"{field} with NUL, {kind}: {response.status} {response.code}")
@@ -115,14 +128,24 @@ def items(target: Target, report: Report) -> None:
 
 def commands(target: Target, report: Report) -> None:
     """Names that the command line takes."""
-    for arguments in (["keys", "create", "--name", "a\x01b\x1b[31m", "--scopes", "read"], ["keys", "create", "--name", "a", "--tenant", "../x", "--scopes", "read"],
-                      ["keys", "revoke", "x' or '1'='1"], ["keys", "create", "--name", "a", "--scopes", "read", "--expires-in-days", "4294967295"]):
+    for arguments in (
+        ["keys", "create", "--name", "a\x01b\x1b[31m", "--scopes", "read"],
+        ["keys", "create", "--name", "a", "--tenant", "../x", "--scopes", "read"],
+        ["keys", "revoke", "x' or '1'='1"],
+        ["keys", "create", "--name", "a", "--scopes", "read", "--expires-in-days", "4294967295"],
+    ):
         done = target.command(*arguments)
         report.outcomes[f"exit {done.returncode}"] += 1
-        report.expect(done.returncode in (0, 1, 2) and "panicked" not in done.stderr, f"{' '.join(arguments)!r} ends with {done.returncode}: {done.stderr[:80]!r}")
+        report.expect(
+            done.returncode in (0, 1, 2) and "panicked" not in done.stderr,
+            f"{' '.join(arguments)!r} ends with {done.returncode}: {done.stderr[:80]!r}",
+        )
 
 
 ATTACKS = [
-    Attack("texts: each parameter", parameters, watched=False), Attack("texts: each field of each body", in_bodies, watched=False),
-    Attack("texts: where no schema names them", deep, watched=False), Attack("texts: an item with NUL beside a good one", items, watched=False),
-    Attack("texts: arguments of commands", commands, watched=False)]
+    Attack("texts: each parameter", parameters, watched=False),
+    Attack("texts: each field of each body", in_bodies, watched=False),
+    Attack("texts: where no schema names them", deep, watched=False),
+    Attack("texts: an item with NUL beside a good one", items, watched=False),
+    Attack("texts: arguments of commands", commands, watched=False),
+]

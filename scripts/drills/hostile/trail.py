@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from .attack import Attack, Report
 from .target import Target, Tenant
@@ -36,10 +36,16 @@ def replaced(target: Target) -> None:
     target.query(f"DELETE FROM audit_entries {MINE}")
     for number in range(first + 1, first + 4):
         hashed = entry_hash(previous, number)
-        target.query("INSERT INTO audit_entries (tenant, number, at, request_id, key_id, action, target, details, previous_hash, hash) VALUES "
-                     f"('alice', {number}, {1_795_590_000_000_000 + number}, 'forged', NULL, 'read_image', 'x', '{{}}', {blob(target, previous)}, {blob(target, hashed)})")
+        target.query(
+            "INSERT INTO audit_entries (tenant, number, at, request_id, key_id, action, target, details, previous_hash, hash) "
+            f"VALUES ('alice', {number}, {1_795_590_000_000_000 + number}, 'forged', NULL, 'read_image', 'x', '{{}}', "
+            f"{blob(target, previous)}, {blob(target, hashed)})"
+        )
         previous = hashed
-    target.query(f"UPDATE audit_chains SET deleted = {first}, deleted_hash = {start}, last = {first + 3}, last_hash = {blob(target, previous)} {MINE}")
+    target.query(
+        f"UPDATE audit_chains SET deleted = {first}, deleted_hash = {start}, last = {first + 3}, "
+        f"last_hash = {blob(target, previous)} {MINE}"
+    )
 
 
 def without_start(target: Target) -> None:
@@ -72,6 +78,7 @@ def emptied(target: Target) -> None:
 
 def forged(change: Callable[[Target], None]) -> Callable[[Target, Report], None]:
     """Returns an attack on a chain of which a head was noted."""
+
     def run(target: Target, report: Report) -> None:
         server = target.run().server
         for number in range(NOTED + 5):
@@ -85,6 +92,7 @@ def forged(change: Callable[[Target], None]) -> Callable[[Target, Report], None]
         done = target.command(*arguments)
         report.outcomes[f"exit {done.returncode}"] += 1
         report.expect(done.returncode == 1, f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[:150]}")
+
     return run
 
 
@@ -100,7 +108,10 @@ def without_tenant(target: Target, report: Report) -> None:
     dropped(target)
     done = target.command(*arguments)
     report.outcomes[f"exit {done.returncode}"] += 1
-    report.expect(done.returncode == 1 and "alice" in done.stdout + done.stderr, f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[:150]}")
+    report.expect(
+        done.returncode == 1 and "alice" in done.stdout + done.stderr,
+        f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[:150]}",
+    )
 
 
 def stopped(target: Target) -> None:
@@ -129,7 +140,6 @@ def gaps(target: Target, report: Report) -> None:
     target.run()
     gallery, library = target.collection()["id"], target.collection(kind="library")["id"]
     subject = target.alice.made(f"/collections/{gallery}/subjects", {})["id"]
-    weak = target.tenant("alice", "read")
     made = {}
     for what, act in [
         ("keys create", lambda: made.update(key=target.tenant("alice", "read"))),
@@ -165,8 +175,13 @@ def trail(name: str, change: Callable[[Target], None]) -> Attack:
 
 
 ATTACKS = [
-    trail("a chain replaced behind a noted head", replaced), trail("a start cut with the noted entry", without_start), trail("an end cut with the noted entry", without_end),
-    trail("a changed entry behind the noted one", changed), trail("a dropped chain", dropped), trail("an emptied chain", emptied),
+    trail("a chain replaced behind a noted head", replaced),
+    trail("a start cut with the noted entry", without_start),
+    trail("an end cut with the noted entry", without_end),
+    trail("a changed entry behind the noted one", changed),
+    trail("a dropped chain", dropped),
+    trail("an emptied chain", emptied),
     Attack("trail: a dropped chain, no tenant named", without_tenant, watched=False),
     Attack("trail: refused requests", refusals, watched=False),
-    Attack("trail: acts that must be in it", gaps, watched=False, settings={"audit__level": "all", "urls__allow_private": True})]
+    Attack("trail: acts that must be in it", gaps, watched=False, settings={"audit__level": "all", "urls__allow_private": True}),
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Callable
+from collections.abc import Callable
 
 from .attack import Attack, Report
 from .target import Target, Tenant
@@ -45,6 +45,7 @@ def similarities(response) -> float | None:
 
 def probes(probe: Callable[[int], list[float]], route: str, scopes: str | None, **options: object) -> Callable[[Target, Report], None]:
     """Returns an attack that adds up vectors of the caller, each by its similarity."""
+
     def run(target: Target, report: Report) -> None:
         target.run()
         path, contract, vector = enrolled(target, target.alice)
@@ -56,13 +57,16 @@ def probes(probe: Callable[[int], list[float]], route: str, scopes: str | None, 
             read = [a + (similarity or 0.0) * b for a, b in zip(read, tried)]
         report.notes.append(f"cosine of what was read {cosine(read, vector):.2f}")
         report.expect(cosine(read, vector) < READ, f"a vector was read: its cosine to the true one is {cosine(read, vector):.3f}")
+
     return run
 
 
 def tried(target: Target, caller: Tenant, path: str, contract: str, vector: list[float], report: Report) -> dict:
     """Returns what an enrolment of a vector for a new subject tells."""
     subject = target.alice.made(f"{path}/subjects", {})["id"]
-    response = report.saw(caller.post(f"{path}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "contract": contract}], "options": {}}))
+    response = report.saw(
+        caller.post(f"{path}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "contract": contract}], "options": {}})
+    )
     found = response.json() or {}
     return (found.get("faces") or [{"status": response.code}])[0]
 
@@ -96,7 +100,10 @@ def enrolled_as(target: Target, kind: str) -> tuple[str, str, list[float]]:
     made = target.collection(kind=kind)
     subject = target.alice.made(f"/collections/{made['id']}/subjects", {})["id"]
     vector = unit(9)
-    target.alice.made(f"/collections/{made['id']}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "contract": made["contract"]}], "options": {}})
+    target.alice.made(
+        f"/collections/{made['id']}/subjects/{subject}/faces",
+        {"faces": [{"embedding": vector, "contract": made["contract"]}], "options": {}},
+    )
     return made["id"], made["contract"], vector
 
 
@@ -106,11 +113,16 @@ def signs(index: int) -> list[float]:
 
 
 ATTACKS = [
-    Attack("vectors: unit vectors at a threshold of -1", probes(unit, "search", "search", threshold=-1, limit=100, by="face"), watched=False),
+    Attack(
+        "vectors: unit vectors at a threshold of -1", probes(unit, "search", "search", threshold=-1, limit=100, by="face"), watched=False
+    ),
     Attack("vectors: rows of a Hadamard matrix", probes(signs, "searches", "search", threshold=-1, limit=100), watched=False),
     Attack("vectors: a false accept rate of one", probes(unit, "search", "search", far=1, by="face"), watched=False),
     Attack("vectors: the lowest threshold that is taken", probes(signs, "search", "search", threshold=0, limit=100), watched=False),
-    Attack("vectors: rows of a Hadamard matrix at a usual threshold", probes(signs, "search", None, threshold=0.35, limit=50), watched=False),
+    Attack(
+        "vectors: rows of a Hadamard matrix at a usual threshold", probes(signs, "search", None, threshold=0.35, limit=50), watched=False
+    ),
     Attack("vectors: unit vectors of a key with every scope", probes(unit, "search", None, threshold=-1), watched=False),
     Attack("vectors: conflicts of enrolments", rejected, watched=False, settings={"recognition__max_searches_per_day": 5}),
-    Attack("vectors: who is suppressed, for enrol alone", oracle, watched=False)]
+    Attack("vectors: who is suppressed, for enrol alone", oracle, watched=False),
+]

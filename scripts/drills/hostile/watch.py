@@ -6,9 +6,9 @@ import http.client
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
 
 from .target import PHOTO, Target
 
@@ -26,6 +26,7 @@ SETTLE_S = 10
 @dataclass
 class Latencies:
     """The seconds of requests that were answered as they should, and the outcomes of others."""
+
     seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -38,6 +39,7 @@ class Latencies:
 @dataclass
 class Figures:
     """What was seen before, beside and after an attack. Sizes are in bytes."""
+
     alone: Latencies
     beside: Latencies
     livez: Latencies

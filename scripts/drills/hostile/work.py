@@ -6,7 +6,7 @@ import base64
 import concurrent.futures
 import json
 import time
-from typing import Callable
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 from .. import pictures
@@ -36,17 +36,21 @@ def at_once(count: int, send: Callable[[int], object]) -> None:
 
 def requests(path: str, write: Callable[[int], bytes], count: int = 2, **query: object) -> Callable[[Target, Report], None]:
     """Returns an attack with a few requests at the same time."""
+
     def run(target: Target, report: Report) -> None:
         options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
         at_once(count, lambda number: report.saw(target.attack(f"{path}?{options}", write(number), "application/octet-stream")))
+
     return run
 
 
 def many(path: str, write: Callable[[int], bytes], count: int, **options: object) -> Callable[[Target, Report], None]:
     """Returns an attack with many images in one request."""
+
     def run(target: Target, report: Report) -> None:
         images = [{"data": b"\xc6" + len(data).to_bytes(4, "big") + data} for data in map(write, range(count))]
         report.saw(target.attack(path, pack({"images": images, "options": options}), MSGPACK))
+
     return run
 
 
@@ -58,6 +62,7 @@ def submitted(operation: str, count: int, **options: object) -> Callable[[Target
 
 def batch(operation: str, end: str, count: int = 200, **options: object) -> Callable[[Target, Report], None]:
     """Returns an attack with a batch, which is cancelled or deleted after a while and must then stop within a second."""
+
     def run(target: Target, report: Report) -> None:
         response = report.saw(submitted(operation, count, **options)(target))
         if response.status not in (200, 201, 202):
@@ -73,14 +78,19 @@ def batch(operation: str, end: str, count: int = 200, **options: object) -> Call
         cores = (target.processor_seconds() - used) / 1.5
         report.notes.append(f"{cores:.1f} cores a second after the {end}")
         report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the {end}")
+
     return run
 
 
 def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]:
     """Returns an attack whose clients go away; their work must end."""
+
     def run(target: Target, report: Report) -> None:
         options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
-        impatient = lambda _: target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
+
+        def impatient(_):
+            return target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
+
         at_once(4, impatient)
         time.sleep(1)
         used = target.processor_seconds()
@@ -88,6 +98,7 @@ def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]
         cores = (target.processor_seconds() - used) / 1.5
         report.notes.append(f"{cores:.1f} cores a second after the clients left")
         report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the clients left")
+
     return run
 
 
@@ -112,22 +123,68 @@ ATTACKS = [
     pixels("sixteen blurs", requests("/process", large, operations=[BLUR] * 16)),
     pixels("sixteen blurs of a region", requests("/process", large, operations=[BLUR | {"region": [0, 0, 9_999, 9_999]}] * 16)),
     pixels("sixteen rotations", requests("/process", large, operations=[{"op": "rotate", "degrees": 37}] * 16)),
-    pixels("resizes to the limit", requests("/process", tiny, operations=[{"op": "resize", "width": 9_990 + n % 2, "height": 9_990, "profile": "pil"} for n in range(16)], format="jpeg")),
-    pixels("anonymized, with a large input", requests("/process", large, operations=[{"op": "anonymize", "method": "blur"}], det_size=4096, second_det_size=4064, min_score=0)),
+    pixels(
+        "resizes to the limit",
+        requests(
+            "/process",
+            tiny,
+            operations=[{"op": "resize", "width": 9_990 + n % 2, "height": 9_990, "profile": "pil"} for n in range(16)],
+            format="jpeg",
+        ),
+    ),
+    pixels(
+        "anonymized, with a large input",
+        requests("/process", large, operations=[{"op": "anonymize", "method": "blur"}], det_size=4096, second_det_size=4064, min_score=0),
+    ),
     pixels("a WebP of 100 megapixels to be written", requests("/process", large, operations=[{"op": "grayscale"}], format="webp")),
-    pixels("enhanced, with every step", requests("/enhance", large, upscale=4, clahe="true", denoise="true", sharpen="true", contrast="true", gamma=2, identity="true")),
+    pixels(
+        "enhanced, with every step",
+        requests("/enhance", large, upscale=4, clahe="true", denoise="true", sharpen="true", contrast="true", gamma=2, identity="true"),
+    ),
     pixels("enhanced, a PNG of one bit", requests("/enhance", grey_png, 4, denoise="true", clahe="true", format="png")),
-    pixels("enlarged, turned and shrunk", requests("/process", tiny, 12, operations=[{"op": "resize", "width": 9_990, "height": 9_990}, {"op": "rotate", "degrees": 37}, SMALL], format="jpeg")),
-    pixels("faces, each of them enlarged", requests("/process", photograph, 8, operations=[{"op": "crop", "faces": True, "margin": 10}, {"op": "resize", "width": 4_000, "height": 4_000}], min_score=0, format="jpeg")),
-    pixels("anonymized again and again", requests("/process", photograph, 8, operations=[{"op": "anonymize"}] * 16, det_size=4096, second_det_size=4064, format="jpeg")),
+    pixels(
+        "enlarged, turned and shrunk",
+        requests(
+            "/process",
+            tiny,
+            12,
+            operations=[{"op": "resize", "width": 9_990, "height": 9_990}, {"op": "rotate", "degrees": 37}, SMALL],
+            format="jpeg",
+        ),
+    ),
+    pixels(
+        "faces, each of them enlarged",
+        requests(
+            "/process",
+            photograph,
+            8,
+            operations=[{"op": "crop", "faces": True, "margin": 10}, {"op": "resize", "width": 4_000, "height": 4_000}],
+            min_score=0,
+            format="jpeg",
+        ),
+    ),
+    pixels(
+        "anonymized again and again",
+        requests("/process", photograph, 8, operations=[{"op": "anonymize"}] * 16, det_size=4096, second_det_size=4064, format="jpeg"),
+    ),
     pixels("tensors to the limit", many("/preprocess", tiny, 8, height=8192, width=8192, dtype="f32")),
     pixels("tensors of large images", many("/preprocess", large, 8, height=4096, width=4096, profile="pil")),
     pixels("detected with large inputs", many("/detect", tiny, 16, det_size=4096, second_det_size=4064, store=False, min_score=0)),
     pixels("large images, many in a request", many("/quality", large, 16, store=False)),
     pixels("crops of each face", many("/detect", photograph, 32, crops=True, store=False, quality=True)),
-    pixels("a batch of blurs, cancelled", batch("process", "cancel", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
-    pixels("a batch of blurs, deleted", batch("process", "delete", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S),
+    pixels(
+        "a batch of blurs, cancelled",
+        batch("process", "cancel", operations=[BLUR] * 15 + [SMALL], format="jpeg"),
+        seconds=60,
+        delay=DELAY_S,
+    ),
+    pixels(
+        "a batch of blurs, deleted", batch("process", "delete", operations=[BLUR] * 15 + [SMALL], format="jpeg"), seconds=60, delay=DELAY_S
+    ),
     pixels("a batch to be enhanced, cancelled", batch("enhance", "cancel", 64, denoise=True, clahe=True), seconds=60, delay=DELAY_S),
-    pixels("a batch with large inputs, deleted", batch("detect", "delete", 64, det_size=4096, second_det_size=4064), seconds=60, delay=DELAY_S),
+    pixels(
+        "a batch with large inputs, deleted", batch("detect", "delete", 64, det_size=4096, second_det_size=4064), seconds=60, delay=DELAY_S
+    ),
     pixels("clients that leave", disconnected("/process", operations=[BLUR] * 16)),
-    pixels("clients that leave their enhancement", disconnected("/enhance", denoise="true", clahe="true"))]
+    pixels("clients that leave their enhancement", disconnected("/enhance", denoise="true", clahe="true")),
+]
