@@ -100,8 +100,8 @@ drill: models ## kill workers, take Postgres and NATS away, and measure batches;
 	cargo build --release --locked -p facescan -p facescan-bench
 	scripts/postgres run scripts/drill $(DRILL)
 
-# For one proof, run: make containers CONTAINERS='cpu --keep FOLDER'
-containers: ## build the container images and prove them with an engine of their own (Debian 12, root); takes 40 minutes
+# For one proof of images that exist, run: make containers CONTAINERS='cpu --built'
+containers: ## build the container images with Docker and prove them (Linux); takes 40 minutes
 	scripts/setup --tests
 	scripts/containers $(CONTAINERS)
 

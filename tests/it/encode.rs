@@ -23,7 +23,7 @@ fn entry(id: &str, file: &str, rest: &str) -> String {
     let path = fixture(file);
     format!(
         "  - {{ id: {id}, role: encoder, family: image, file: {}, sha256: {}, licence: none, commercial_use: true, \
-         source: made by scripts/references/models.py, {rest} }}\n",
+         source: made by tests/references/models.py, {rest} }}\n",
         path.display(),
         sha256(&path),
     )

@@ -34,7 +34,7 @@ models:
     sha256: {}
     licence: none
     commercial_use: true
-    source: made by scripts/references/models.py
+    source: made by tests/references/models.py
     input: {{ width: 64, height: 64, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.0078125, 0.0078125, 0.0078125] }}
     batch: 1
     thresholds: {{ score: 0.5, nms_iou: 0.4 }}
@@ -45,7 +45,7 @@ models:
     sha256: {}
     licence: none
     commercial_use: true
-    source: made by scripts/references/models.py
+    source: made by tests/references/models.py
     input: {{ width: 112, height: 112, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.00784313725, 0.00784313725, 0.00784313725] }}
     dim: 512
 "#,

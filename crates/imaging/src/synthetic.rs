@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use image::{Rgb, RgbImage};
 
-/// Returns a ramp and a texture in each channel, by the integer formula of `scripts/references/imaging.py`.
+/// Returns a ramp and a texture in each channel, by the integer formula of `tests/references/imaging.py`.
 pub fn synthetic(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         Rgb([0, 1, 2].map(|c: u32| {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from drills.installation import check
+from ..installation import check
 
 
 class Report:

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
-from drills.installation import RUNTIME
-
+from ..installation import RUNTIME
 from .report import Report
 from .server import FORM, Failed, Server, form
 
