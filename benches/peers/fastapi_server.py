@@ -17,13 +17,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-import cv2
+import cv2  # pyright: ignore[reportMissingImports]
 import numpy as np
-import onnxruntime as ort
-import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse
-from uvicorn.supervisors import Multiprocess
+import onnxruntime as ort  # pyright: ignore[reportMissingImports]
+import uvicorn  # pyright: ignore[reportMissingImports]
+from fastapi import Depends, FastAPI, HTTPException, Request  # pyright: ignore[reportMissingImports]
+from fastapi.responses import JSONResponse  # pyright: ignore[reportMissingImports]
+from uvicorn.supervisors import Multiprocess  # pyright: ignore[reportMissingImports]
 
 DETECTOR_SIDE = 640
 STRIDES = (8, 16, 32)

@@ -20,7 +20,7 @@ from itertools import cycle
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-import cv2
+import cv2  # pyright: ignore[reportMissingImports]
 import numpy as np
 
 SIDE = 640

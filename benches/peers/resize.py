@@ -8,7 +8,7 @@ The files go to FOLDER/thumbnails and FOLDER/phones, and keep their names.
 import argparse
 import pathlib
 
-import cv2
+import cv2  # pyright: ignore[reportMissingImports]
 
 JPEG = [cv2.IMWRITE_JPEG_QUALITY, 92, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420]
 

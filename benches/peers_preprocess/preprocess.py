@@ -14,6 +14,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 # The libraries read these values when they start their threads.
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -34,28 +36,31 @@ class Jax:
 
     load = None
 
-    def __init__(self):
-        import jax
-        import jax.numpy as jnp
+    def __init__(self) -> None:
+        import jax  # pyright: ignore[reportMissingImports]
+        import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
 
-        def preprocess(x, side, layout):
+        def preprocess(x: Any, side: int, layout: str) -> Any:
             x = jax.image.resize(x.astype(jnp.float32), (len(x), side, side, 3), "linear", antialias=True)
             x = (x / 255 - MEAN) / STD
             return x if layout == "NHWC" else jnp.transpose(x, (0, 3, 1, 2))
 
         self.preprocess = jax.jit(preprocess, static_argnums=(1, 2))
 
-    def hold(self, pictures):
+    def hold(self, pictures: np.ndarray) -> Any:
         return pictures
 
-    def batch(self, pictures, side, layout):
+    def batch(self, pictures: Any, side: int, layout: str) -> None:
         self.preprocess(pictures, side, layout).block_until_ready()
 
 
 class Rows:
     """Libraries that resize one image at a time. numpy normalises and stacks the results."""
 
-    def batch(self, pictures, side, layout):
+    def scaled(self, picture: Any, side: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def batch(self, pictures: Any, side: int, layout: str) -> None:
         shape = (side, side, 3) if layout == "NHWC" else (3, side, side)
         rows = np.empty((len(pictures), *shape), np.float32)
         for row, picture in zip(rows, pictures):
@@ -64,54 +69,54 @@ class Rows:
 
 
 class OpenCv(Rows):
-    def __init__(self):
-        import cv2
+    def __init__(self) -> None:
+        import cv2  # pyright: ignore[reportMissingImports]
 
         cv2.setNumThreads(1)
         self.cv2 = cv2
 
-    def hold(self, pictures):
+    def hold(self, pictures: np.ndarray) -> Any:
         return list(pictures)
 
-    def load(self, path):
+    def load(self, path: str) -> Any:
         return self.cv2.imread(path, self.cv2.IMREAD_COLOR_RGB)
 
-    def scaled(self, picture, side):
+    def scaled(self, picture: Any, side: int) -> np.ndarray:
         return self.cv2.resize(picture, (side, side), interpolation=self.cv2.INTER_LINEAR)
 
 
 class Pillow(Rows):
-    def __init__(self):
-        from PIL import Image
+    def __init__(self) -> None:
+        from PIL import Image  # pyright: ignore[reportMissingImports]
 
         self.image = Image
 
-    def hold(self, pictures):
+    def hold(self, pictures: np.ndarray) -> Any:
         return [self.image.fromarray(picture) for picture in pictures]
 
-    def load(self, path):
+    def load(self, path: str) -> Any:
         return self.image.open(path).convert("RGB")
 
-    def scaled(self, picture, side):
+    def scaled(self, picture: Any, side: int) -> np.ndarray:
         return np.asarray(picture.resize((side, side), self.image.Resampling.BILINEAR))
 
 
 class Torchvision:
-    def __init__(self):
-        import torch
-        import torchvision
-        from torchvision.transforms.v2 import functional
+    def __init__(self) -> None:
+        import torch  # pyright: ignore[reportMissingImports]
+        import torchvision  # pyright: ignore[reportMissingImports]
+        from torchvision.transforms.v2 import functional  # pyright: ignore[reportMissingImports]
 
         torch.set_num_threads(1)
         self.torch, self.io, self.functional = torch, torchvision.io, functional
 
-    def hold(self, pictures):
+    def hold(self, pictures: np.ndarray) -> Any:
         return [self.torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures]
 
-    def load(self, path):
+    def load(self, path: str) -> Any:
         return self.io.decode_jpeg(self.io.read_file(path), mode=self.io.ImageReadMode.RGB)
 
-    def batch(self, pictures, side, layout):
+    def batch(self, pictures: Any, side: int, layout: str) -> Any:
         resized = [self.functional.resize(picture, [side, side], antialias=True) for picture in pictures]
         batch = self.functional.to_dtype(self.torch.stack(resized), self.torch.float32, scale=True)
         batch = self.functional.normalize(batch, MEAN.tolist(), STD.tolist())
@@ -121,7 +126,7 @@ class Torchvision:
 PEERS = {"jax": Jax, "opencv": OpenCv, "pillow": Pillow, "torchvision": Torchvision}
 
 
-def measures(peer, files):
+def measures(peer: Any, files: list[str]) -> Iterator[tuple[str, int, Callable[[], object]]]:
     """Yields the name, the number of images and the function of each measurement."""
     pictures = peer.hold(np.random.default_rng(1).integers(0, 256, (BATCHES[-1], 512, 512, 3), np.uint8))
     for side, count in itertools.product(SIDES, BATCHES):
@@ -135,14 +140,14 @@ def measures(peer, files):
     if peer.load:
         some = list(itertools.islice(itertools.cycle(files), BATCHES[-1]))
 
-        def decode():
+        def decode() -> None:
             for path in some:
                 np.asarray(peer.load(path))
 
         yield "decode", len(some), decode
 
 
-def main():
+def main() -> None:
     name, seconds, files = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
     every = list(measures(PEERS[name](), files))
     took = dict.fromkeys((name for name, _, _ in every), 0.0)

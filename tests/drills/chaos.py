@@ -165,7 +165,8 @@ def clock(args: argparse.Namespace) -> None:
 def clients(args: argparse.Namespace) -> None:
     """Slow clients and idle connections beside others."""
     slow, idle = 1000, 10_000
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     with Installation("sqlite", server__header_timeout_ms=600_000) as installation:
         server = installation.serve("--service-ms", "10")
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import copy
 import dataclasses
 import random
+import subprocess
 
 from .installation import Installation, check, free_port, wait
 from .library import SETTINGS, Library
@@ -99,7 +100,7 @@ class Population:
                 # An erased face, or one whose vector is not that of the enrolment.
                 if abs(query.similar.get(enrolment, 2) - similarity) > ROUNDING:
                     wrong.append(f"a face was found with {similarity} in place of {query.similar.get(enrolment)}")
-            first = next(iter(candidates), None)
+            first = next(iter(candidates), "")
             asked, exact = asked + 1, exact + answer["index"]["exact"]
             tops += query.similar.get(first, 0) >= max(query.similar.values()) - ROUNDING
             found, expected = found + len(matches & candidates.keys()), expected + len(matches)
@@ -129,7 +130,7 @@ class Population:
 class Figures:
     """The figures of all rounds."""
 
-    def __init__(self, name: str, population: Population, server) -> None:
+    def __init__(self, name: str, population: Population, server: subprocess.Popen) -> None:
         self.name, self.population, self.server = name, population, server
         self.recalls: list[Recall] = []
         self.new: list[Recall] = []

@@ -82,7 +82,7 @@ class Stack(Installation):
         self.environment = own | variables | addresses | {"POSTGRES_PASSWORD": PASSWORD}
         self.secret = ""
 
-    def compose(self, *arguments: str, check: bool = True):
+    def compose(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return docker(
             "compose", "--project-name", PROJECT, *self.files, *self.profiles, *arguments, check=check, environment=self.environment
         )
@@ -96,7 +96,7 @@ class Stack(Installation):
         made = self.compose("run", "--rm", self.server, "keys", "create", "--name", "first", "--scopes", "infer,read,batch,admin")
         self.secret = made.stdout.split()[-1]
 
-    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str):
+    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str) -> tuple[int, bytes]:
         key = {"x_api_key": self.secret} if self.secret else {}
         return super().send(method, path, body, kind, **key, **headers)
 

@@ -100,6 +100,5 @@ class Decisions:
 
 def largest(grouping: Grouping, faces: list[str]) -> str:
     """Returns the person who has the most of these faces."""
-    counts = collections.Counter(grouping.persons[face] for face in faces)
-    del counts[None]
+    counts = collections.Counter(person for face in faces if (person := grouping.persons[face]) is not None)
     return counts.most_common(1)[0][0]

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUNTIME = Path(os.environ.get("FACESCAN_RUNTIME") or ROOT / ".runtime").absolute()
@@ -131,8 +132,8 @@ class Installation:
         )
         return made.stdout.strip()
 
-    def serve(self, *arguments: str, **environment) -> subprocess.Popen:
-        process = self.start("serve", *arguments, **environment)
+    def serve(self, *arguments: str, within: Sequence[str] = (), **environment: str) -> subprocess.Popen:
+        process = self.start("serve", *arguments, within=within, **environment)
         wait("the server", lambda: self.status("/readyz") == 200)
         return process
 
@@ -142,14 +143,14 @@ class Installation:
         except OSError:
             return 0
 
-    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str):
+    def send(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, ({"content-type": kind} if body is not None else {}) | sent)
         response = connection.getresponse()
         return response.status, response.read()
 
-    def json(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str):
+    def json(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json", **headers: str) -> Any:
         """Sends a request until the server answers it."""
         deadline = time.monotonic() + 60
         while True:
@@ -170,10 +171,10 @@ class Installation:
         body = "\n".join(lines).encode()
         return self.json("POST", "/batches", body, "application/x-ndjson", idempotency_key=str(random.getrandbits(64)))["id"]
 
-    def stream(self, images, **head: object) -> dict:
+    def stream(self, images: Iterable[bytes], **head: object) -> dict:
         """Submits a batch without holding its images. Returns the answer."""
 
-        def lines():
+        def lines() -> Iterator[bytes]:
             part = [json.dumps({"operation": "detect", "options": OPTIONS} | head).encode() + b"\n"]
             for n, data in enumerate(images):
                 part.append(b'{"id":"%d","data":"%s"}\n' % (n, data))
@@ -217,7 +218,7 @@ class Installation:
             self.database.drop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Installation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -278,7 +279,7 @@ class Nats:
         shutil.rmtree(self.storage, ignore_errors=True)
 
 
-def wait(what: str, holds, seconds: float = 60) -> None:
+def wait(what: str, holds: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import collections
 import random
+import subprocess
 import sys
 import time
 
@@ -40,7 +41,7 @@ class Archive:
         self.enrol([*range(people)] * FACES + [*range(people, people + strangers)])
         self.decisions = Decisions(self.library)
 
-    def serve(self):
+    def serve(self) -> subprocess.Popen:
         return self.installation.serve("--clock-offset", str(self.clock))
 
     def jump(self, seconds: int) -> None:

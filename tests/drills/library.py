@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from .installation import Installation
 from .synthetic import encoded
@@ -24,7 +25,7 @@ class Library:
         collection = self.send("POST", "", body)
         self.path, self.contract = f"/collections/{collection['id']}", collection["contract"]
 
-    def send(self, method: str, path: str, body: dict | None = None):
+    def send(self, method: str, path: str, body: dict | None = None) -> Any:
         sent = None if body is None else json.dumps(body).encode()
         status, answer = self.installation.send(method, self.path + path, sent)
         assert 200 <= status < 300, (method, path, status, answer)

@@ -16,6 +16,7 @@ from .proxy import Proxy
 def outage(args: argparse.Namespace) -> None:
     items = args.items or 300
     with Installation("nats", batches__chunk_size=8, batches__in_flight=4) as installation:
+        assert installation.database and installation.nats
         installation.serve()
         for _ in range(2):
             installation.start("worker", "--chunks", "1", "--service-ms", "20")
@@ -53,7 +54,9 @@ def outage(args: argparse.Namespace) -> None:
 def network(args: argparse.Namespace) -> None:
     items = args.items or 600
     with Installation("postgres", batches__chunk_size=8, batches__in_flight=4, database__call_timeout_ms=1000) as installation:
+        assert installation.database
         url = urllib.parse.urlsplit(installation.database.url)
+        assert url.hostname and url.port
         proxy = Proxy(url.hostname, url.port)
         address = url._replace(netloc=f"{url.username}:{url.password}@127.0.0.1:{proxy.port}").geturl()
         installation.serve(DATABASE_URL=address)

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from .installation import Installation, check
 
@@ -88,7 +89,7 @@ class Gallery:
             if subject in self.enrolled and found != [subject]:
                 self.wrong.append(f"{subject} was not found, but {found}")
 
-    def work(self, act, stop: threading.Event) -> None:
+    def work(self, act: Callable[[], object], stop: threading.Event) -> None:
         """Repeats an action until the server is gone."""
         while not stop.is_set():
             try:

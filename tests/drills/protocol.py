@@ -12,6 +12,8 @@ import statistics
 import struct
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from . import frames as h2
@@ -221,7 +223,7 @@ class Hostile:
                 self.waiting += h2.frame(kind, h2.ACK, 0, payload if kind == h2.PING else b"")
 
 
-def flood(attack: Attack, port: int, stopped: multiprocessing.synchronize.Event, results: multiprocessing.connection.Connection) -> None:
+def flood(attack: Attack, port: int, stopped: Event, results: Connection) -> None:
     """Attacks until it is stopped. Sends what the connections saw, and the number of units."""
     open_ones = [Hostile(attack, port) for _ in range(attack.connections)]
     outcomes, seen, units = collections.Counter(), collections.Counter(), 0
@@ -317,7 +319,9 @@ def protocol(args: argparse.Namespace) -> None:
         )
 
 
-def rounds(attack: Attack, installation: Installation, other: Other, count: int):
+def rounds(
+    attack: Attack, installation: Installation, other: Other, count: int
+) -> tuple[list[float], list[float], collections.Counter[str], collections.Counter[str], int]:
     """Measures the other client alone and beside the attack in turn."""
     alone, beside = [], []
     outcomes, seen, units = collections.Counter(), collections.Counter(), 0

@@ -10,6 +10,7 @@ import json
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from .installation import Installation, check
 from .library import SETTINGS, Library
@@ -152,7 +153,7 @@ class Crowd:
             self.note(f"{searched} faces were searched, there are {rows} in the database, and {len(self.enrolled)} were acknowledged")
 
 
-def guarded(crowd: Crowd, act, *arguments: object) -> None:
+def guarded(crowd: Crowd, act: Callable[..., object], *arguments: object) -> None:
     """Runs the loop of a client. A connection that breaks is wrong too."""
     try:
         act(*arguments)

@@ -10,6 +10,7 @@ import random
 import statistics
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from .installation import RUNTIME, Installation, check, free_port, image, wait
@@ -185,7 +186,7 @@ def submission(args: argparse.Namespace) -> None:
         before = highest = resident(server)
         began = time.monotonic()
 
-        def images():
+        def images() -> Iterator[bytes]:
             nonlocal highest
             for n in range(count):
                 if n % 10_000 == 0:

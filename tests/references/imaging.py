@@ -9,21 +9,22 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import cv2
-import jax
+import cv2  # pyright: ignore[reportMissingImports]
+import jax  # pyright: ignore[reportMissingImports]
 import numpy as np
-import PIL
-from PIL import Image, ImageEnhance, ImageFilter
+import PIL  # pyright: ignore[reportMissingImports]
+from PIL import Image, ImageEnhance, ImageFilter  # pyright: ignore[reportMissingImports]
 
-sys.path.insert(0, "scripts")
+sys.path.insert(0, "tests")
 from drills import pictures
 
 OUT = Path("crates/imaging/tests/fixtures")
 TEMPLATE = np.array([[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]])
 
 
-def synthetic(width, height):
+def synthetic(width: int, height: int) -> np.ndarray:
     """Returns the image that the Rust tests compute with the same integer formula."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(3), indexing="ij")
     ramp = abs(2 * ((x * 5 + y * 3 + c * 40) % 256) - 255)
@@ -31,11 +32,11 @@ def synthetic(width, height):
     return (ramp * 3 // 4 + texture).astype(np.uint8)
 
 
-def save(name, pixels):
+def save(name: str, pixels: np.ndarray) -> None:
     Image.fromarray(pixels).save(OUT / name, optimize=True)
 
 
-def umeyama(src, dst):
+def umeyama(src: np.ndarray, dst: np.ndarray) -> np.ndarray:
     ms, md = src.mean(0), dst.mean(0)
     a, b = src - ms, dst - md
     u, d, vt = np.linalg.svd(b.T @ a / len(src))
@@ -45,7 +46,7 @@ def umeyama(src, dst):
     return np.hstack([k * r, (md - k * r @ ms)[:, None]])
 
 
-def quality(pixels):
+def quality(pixels: np.ndarray) -> dict[str, float]:
     grey = pixels.astype(np.float64) @ [0.299, 0.587, 0.114]
     border = {"borderType": cv2.BORDER_REFLECT_101}
     sx = cv2.Sobel(grey, cv2.CV_64F, 1, 0, ksize=3, **border)
@@ -58,7 +59,7 @@ def quality(pixels):
     }
 
 
-def resizes():
+def resizes() -> None:
     source = synthetic(97, 61)
     for width, height in ((40, 25), (150, 100)):
         pil = Image.fromarray(source)
@@ -68,7 +69,7 @@ def resizes():
     save("area_40.png", cv2.resize(source, (40, 25), interpolation=cv2.INTER_AREA))
 
 
-def weights(old, new):
+def weights(old: int, new: int) -> np.ndarray:
     """Returns the antialiased bilinear weights [new, old] of ATen's _compute_indices_min_size_weights_aa, in f64."""
     scale = old / new
     support = max(scale, 1.0)
@@ -83,17 +84,17 @@ def weights(old, new):
     return matrix
 
 
-def torchvision(pixels, width, height):
+def torchvision(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """Computes torchvision's antialiased bilinear resize of u8 without torch: in floats, rounded once."""
     rows, columns = weights(pixels.shape[0], height), weights(pixels.shape[1], width)
     levels = np.einsum("hy,yxc,wx->hwc", rows, pixels.astype(np.float64), columns, optimize=True)
     return np.rint(levels).astype(np.uint8)
 
 
-def without_antialias(pixels, width, height):
+def without_antialias(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """Computes torch's bilinear interpolation without antialiasing and rounding, with align_corners=False."""
 
-    def taps(old, new):
+    def taps(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         centre = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
         first = centre.astype(int)
         return first, np.minimum(first + 1, old - 1), centre - first
@@ -106,7 +107,7 @@ def without_antialias(pixels, width, height):
     return narrow[top] * (1 - down) + narrow[bottom] * down
 
 
-def jax_linear(pixels, width, height, precision=np.float64):
+def jax_linear(pixels: np.ndarray, width: int, height: int, precision: type[np.floating] = np.float64) -> np.ndarray:
     """Resizes with jax. In f32, the error of jax itself exceeds the tolerance of the tests."""
     with jax.enable_x64(precision is np.float64):
         levels = jax.image.resize(pixels.astype(precision), (height, width, 3), "linear", antialias=True)
@@ -114,13 +115,13 @@ def jax_linear(pixels, width, height, precision=np.float64):
         return np.asarray(levels)
 
 
-def apart(ours, theirs):
+def apart(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
     """Returns the differences between two results, in levels."""
     levels = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
     return {"max": levels.max(), "mean": levels.mean(), "different": int((levels > 0).sum())}
 
 
-def profiles():
+def profiles() -> dict[str, Any]:
     """Writes the results of the resize profiles. Of the large image, it keeps every 16th line."""
     small = synthetic(97, 61)
     save("torchvision_40.png", torchvision(small, 40, 25))
@@ -148,7 +149,7 @@ def profiles():
     }
 
 
-def aligned():
+def aligned() -> dict[str, Any]:
     points = np.array([[70.0, 60.0], [128.5, 75.25], [92.0, 105.0], [60.5, 130.0], [109.0, 143.0]])
     matrix = umeyama(points, TEMPLATE)
     save("aligned.png", cv2.warpAffine(synthetic(200, 180), matrix, (112, 112), flags=cv2.INTER_LINEAR, borderValue=0))
@@ -160,7 +161,7 @@ def aligned():
     return {"points": points.tolist(), "edge": edge.tolist(), "matrix": matrix.tolist()}
 
 
-def enhanced():
+def enhanced() -> None:
     source = Image.fromarray(synthetic(48, 36))
     contrast = ImageEnhance.Contrast(source).enhance(1.15)
     save("contrast.png", np.array(contrast))
@@ -173,7 +174,7 @@ def enhanced():
     save("clahe_luma.png", cv2.createCLAHE(2.0, (8, 8)).apply(luma))
 
 
-def cmyk():
+def cmyk() -> None:
     ink = np.dstack([synthetic(40, 32), synthetic(32, 40).transpose(1, 0, 2)[:, :, 1] // 2])
     buffer = io.BytesIO()
     Image.fromarray(ink, "CMYK").save(buffer, "JPEG", quality=92)
@@ -187,7 +188,7 @@ def cmyk():
         save(f"{name}.png", np.array(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
-def jpegs():
+def jpegs() -> None:
     """JPEGs that Rust's encoder cannot write: with several scans, and with restart markers."""
     image = Image.fromarray(synthetic(40, 30)).resize((200, 150), Image.Resampling.BICUBIC)
     image.save(OUT / "progressive.jpg", "JPEG", quality=90, progressive=True)
@@ -196,7 +197,7 @@ def jpegs():
         (OUT / f"scans_{scans}.jpg").write_bytes(pictures.progressive(16, 16, scans))
 
 
-def main():
+def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     resizes()
     enhanced()

@@ -81,7 +81,7 @@ def apart(one: list[float], other: list[float]) -> float:
 
 def graded(device: Server, cpu: Server, image: bytes) -> dict[str, float]:
     """Compares the measures, as shares of the larger of 0.5 % and 0.01. The same faces are measured: aligned crops."""
-    found = dict.fromkeys(MEASURES, 0.0)
+    found: dict[str, float] = dict.fromkeys(MEASURES, 0.0)
     crops = cpu.results("/detect?store=false&crops=true", [image])[0]["faces"]
     sources = [(image, COMMON)]
     sources += [(base64.b64decode(face["crop"]), f"{COMMON}&aligned=true") for face in crops]

@@ -13,7 +13,7 @@ import sys
 import time
 
 import numpy
-import onnxruntime
+import onnxruntime  # pyright: ignore[reportMissingImports]
 
 
 class Bare:

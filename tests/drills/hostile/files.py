@@ -62,6 +62,15 @@ def written(name: str, text: str) -> Callable[[Path], None]:
     return prepare
 
 
+def both(first: Callable[[Path], None], second: Callable[[Path], None]) -> Callable[[Path], None]:
+    def prepare(folder: Path) -> None:
+        first(folder)
+        second(folder)
+
+    return prepare
+
+
+EVIL = "runtime:\n  library: ./evil.so\n"
 FOLDERS: list[tuple[str, Callable[[Path], None]]] = [
     ("a library in .runtime", placed(".runtime/onnxruntime/libonnxruntime.so")),
     ("a library beside the images", placed("libonnxruntime.so")),
@@ -69,15 +78,9 @@ FOLDERS: list[tuple[str, Callable[[Path], None]]] = [
     ("a .env with a library", written(".env", "FACESCAN__RUNTIME__LIBRARY=./evil.so\n")),
     ("a .env with libjpeg-turbo", written(".env", "FACESCAN__RUNTIME__TURBOJPEG=./evil.so\nFACESCAN__DETECTION__DECODE=fast\n")),
     ("a .env with the library's other name", written(".env", "ORT_DYLIB_PATH=./evil.so\n")),
-    (
-        "a .env with a settings file",
-        lambda folder: (
-            written(".env", "FACESCAN_CONFIG=./evil.yaml\n")(folder),
-            written("evil.yaml", "runtime:\n  library: ./evil.so\n")(folder),
-        ),
-    ),
-    ("a settings file with a common name", written("config.yaml", "runtime:\n  library: ./evil.so\n")),
-    ("a settings file in configs/", written("configs/config.yaml", "runtime:\n  library: ./evil.so\n")),
+    ("a .env with a settings file", both(written(".env", "FACESCAN_CONFIG=./evil.yaml\n"), written("evil.yaml", EVIL))),
+    ("a settings file with a common name", written("config.yaml", EVIL)),
+    ("a settings file in configs/", written("configs/config.yaml", EVIL)),
     ("a .env above", written("../.env", "FACESCAN__RUNTIME__LIBRARY={}/evil.so\n")),
 ]
 COMMANDS = [

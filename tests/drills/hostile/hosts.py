@@ -7,7 +7,7 @@ import base64
 from .attack import Attack, Report
 from .target import PHOTO, Target
 
-KEYLESS = {"access__mode": "auto"}
+KEYLESS: dict[str, object] = {"access__mode": "auto"}
 # What a proxy or a page of another site adds. A bare `proxy_pass` adds nothing, which docs/security.md states.
 FORWARDED = [
     "Via: 1.1 faces.example.com",

@@ -118,6 +118,7 @@ def revoked_stream(target: Target, report: Report) -> None:
     """An event stream has to end with the key that opened it."""
     target.run()
     key = target.tenant("alice", "batch")
+    assert key.key
     connection = target.connect()
     connection.sendall(key.head(place(target, "/batches/{batch}/events"), JSON, method="GET"))
     connection.recv(1000)

@@ -115,9 +115,8 @@ def images(respond: Callable[[socket.socket], None], path: str, count: int = 60)
         attacker.start()
         hostile.first.wait(5)
         time.sleep(0.5)
-        one = {"images": [{"url": own.url}], "options": {"store": False}}
         for name in ("bulk", "interactive"):
-            one["options"]["priority"] = name
+            one = {"images": [{"url": own.url}], "options": {"store": False, "priority": name}}
             response = target.bob.post("/detect", one)
             results = (response.json() or {}).get("results") or [{}]
             report.notes.append(f"{name}: bob's image after {response.seconds:.1f} s")

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ..chaos import Group
 from ..installation import BENCH, ROOT, RUNTIME, Installation
@@ -38,7 +39,7 @@ class Response:
         value = self.json()
         return value.get("code", "") if isinstance(value, dict) else ""
 
-    def json(self) -> object:
+    def json(self) -> Any:
         try:
             return json.loads(self.body)
         except ValueError:
@@ -71,11 +72,11 @@ class Tenant:
         finally:
             connection.close()
 
-    def get(self, path: str, **headers: str) -> Response:
-        return self.request("GET", path, **headers)
+    def get(self, path: str, timeout: float = 120, **headers: str) -> Response:
+        return self.request("GET", path, timeout=timeout, **headers)
 
-    def post(self, path: str, body: object = b"", kind: str = JSON, **headers: str) -> Response:
-        return self.request("POST", path, body, kind, **headers)
+    def post(self, path: str, body: object = b"", kind: str = JSON, timeout: float = 120, **headers: str) -> Response:
+        return self.request("POST", path, body, kind, timeout, **headers)
 
     def made(self, path: str, body: object, kind: str = JSON) -> dict:
         """Posts what has to succeed."""
@@ -121,7 +122,8 @@ class Target(Installation):
             "runtime__shipped_dir": RUNTIME / "shipped",
         }
         super().__init__(database, **defaults | settings)
-        self.name, self.server = database, None
+        self.name = database
+        self.process: subprocess.Popen | None = None
         self.group = limited(f"facescan-drill-{os.getpid()}-{self.port}")
         # The bytes that an attack has in flight at a time, which it states from its own process.
         self.in_flight = multiprocessing.Value("q", 0)
@@ -167,11 +169,17 @@ class Target(Installation):
     def stranger(self) -> Tenant:
         return Tenant(self.port, None)
 
+    @property
+    def server(self) -> subprocess.Popen:
+        """The process of the server, which was started before."""
+        assert self.process
+        return self.process
+
     def run(self) -> Target:
         """Starts the server. Its keys must exist before."""
         assert self.alice and self.bob
         enter = ["sh", "-c", f'echo $$ > {self.group.folder}/cgroup.procs && exec "$@"', "sh"] if self.group else []
-        self.server = self.serve(within=enter)
+        self.process = self.serve(within=enter)
         return self
 
     def status_field(self, field: str) -> int:
@@ -190,10 +198,10 @@ class Target(Installation):
         """Notes the bytes that an attack has in flight."""
         self.in_flight.value = max(self.in_flight.value, size)
 
-    def attack(self, path: str, body: bytes, kind: str = JSON, method: str = "POST", **options) -> Response:
+    def attack(self, path: str, body: bytes, kind: str = JSON, method: str = "POST", timeout: float = 120, **headers: str) -> Response:
         """Sends a body of alice, whose size the memory is compared with."""
         self.states(len(body))
-        return self.alice.request(method, path, body, kind, **options)
+        return self.alice.request(method, path, body, kind, timeout, **headers)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from .attack import Attack, Report
 from .bodies import PLAUSIBLE, existing, fields, filled, resolved
 from .shapes import pack
-from .target import JSON, MSGPACK, NDJSON, PHOTO, Target
+from .target import JSON, MSGPACK, NDJSON, PHOTO, Response, Target
 
 NUL, ODD = "a\0b", ["a\0b", "\0", "a\u2028\x1b[31m\ufeff", "\ud83d\ude00" * 40, "'; drop table images --", "../../../etc/passwd"]
 DATA = base64.b64encode(PHOTO).decode()
@@ -25,7 +25,7 @@ def texts(document: dict, schema: dict) -> Iterator[str]:
             yield name
 
 
-def judged(report: Report, what: str, response) -> None:
+def judged(report: Report, what: str, response: Response) -> None:
     """A text that is refused has a stable code, and none ends the request with 5xx."""
     report.saw(response)
     report.expect(0 < response.status < 500, f"{what}: {response.status} {response.code}")

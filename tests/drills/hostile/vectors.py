@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from .attack import Attack, Report
-from .target import Target, Tenant
+from .target import Response, Target, Tenant
 
 DIM = 128
 # From this cosine of the vector that was read to the true one, somebody has the face.
@@ -35,7 +35,7 @@ def cosine(left: list[float], right: list[float]) -> float:
     return sum(a * b for a, b in zip(left, right)) / length if length else 0.0
 
 
-def similarities(response) -> float | None:
+def similarities(response: Response) -> float | None:
     """Returns the similarity of the first candidate of a search."""
     found = response.json() or {}
     found = (found.get("results") or [{"found": found}])[0].get("found") or {}

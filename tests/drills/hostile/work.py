@@ -88,7 +88,7 @@ def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]
     def run(target: Target, report: Report) -> None:
         options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
 
-        def impatient(_):
+        def impatient(_: int) -> Response:
             return target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
 
         at_once(4, impatient)
@@ -114,9 +114,9 @@ def tiny(number: int) -> bytes:
     return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(64, 64))) + bytes(2 * number)
 
 
-def pixels(name: str, run: Callable[[Target, Report], None], **options: object) -> Attack:
+def pixels(name: str, run: Callable[[Target, Report], None], seconds: float = 12, delay: float = 0) -> Attack:
     """An attack with work that may pass its own deadline, which the watch does not wait for."""
-    return Attack(f"work: {name}", run, memory=PIXELS, due=("504 deadline_exceeded",), **({"seconds": 12} | options))
+    return Attack(f"work: {name}", run, memory=PIXELS, due=("504 deadline_exceeded",), seconds=seconds, delay=delay)
 
 
 ATTACKS = [
