@@ -47,7 +47,7 @@ lint-torch: ## run clippy on the build with libtorch
 	scripts/setup --torch
 	$(WITH_TORCH) cargo clippy --locked -p facescan -p facescan-inference --features facescan/torch --lib --tests -- -D warnings
 
-lint: ## check the formatting, clippy, the layers, the crates, the pins, the scripts, the container files, and the alert rules
+lint: ## check the formatting, clippy, the layers, the crates, the pins, the Python programs, the container files, and the alert rules
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets $(FEATURES) -- -D warnings

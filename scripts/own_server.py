@@ -1,4 +1,4 @@
-"""The server that scripts/accuracy and scripts/detection start for themselves."""
+"""A server that a program starts for itself, and a free port for it."""
 
 from __future__ import annotations
 

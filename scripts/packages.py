@@ -6,8 +6,13 @@ scripts/requirements.toml has their versions and the hashes of their archives.
 from __future__ import annotations
 
 import os
-import tomllib
+import sys
 from pathlib import Path
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    sys.exit(f"the programs in scripts/ need Python 3.11 or newer, and this is {sys.version.split()[0]}")
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME = Path(os.environ.get("FACESCAN_RUNTIME") or ROOT / ".runtime").absolute()
@@ -85,7 +90,7 @@ LICENCES: dict[str, str | None] = {
 # libtorch is outside the clone, because the build output that links it is outside, too.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facescan"
 LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
-# Program of crates.io → (version, sha256 of its source archive). scripts/cargo_tool.py builds it.
+# Program of crates.io → (version, sha256 of its source archive). scripts/installed.py builds it.
 CARGO_TOOLS = {
     "cargo-deny": ("0.20.2", "e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737"),
     "cargo-fuzz": ("0.13.2", "5acfd01930e49823e58c30dd8012d3338a620377d7c7d4cc140ca4b2169400e2"),
