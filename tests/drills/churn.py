@@ -9,7 +9,9 @@ import dataclasses
 import random
 import subprocess
 
-from .installation import Installation, check, free_port, wait
+from own_server import free_port
+
+from .installation import Installation, check, wait
 from .library import SETTINGS, Library
 from .synthetic import centre, cosine, face
 from .throughput import resident

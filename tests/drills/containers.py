@@ -18,7 +18,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from .installation import ROOT, RUNTIME, Installation, check, free_port, image, verify, wait
+from own_server import free_port
+from packages import ROOT, RUNTIME
+
+from .installation import Installation, check, image, verify, wait
 
 COMPOSE = ROOT / "docker" / "docker-compose.yml"
 PROJECT = "facescan-proofs"

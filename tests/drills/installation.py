@@ -8,9 +8,7 @@ import json
 import os
 import random
 import shutil
-import socket
 import sqlite3
-import struct
 import subprocess
 import sys
 import tempfile
@@ -20,8 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-RUNTIME = Path(os.environ.get("FACESCAN_RUNTIME") or ROOT / ".runtime").absolute()
+# Modules of scripts/, whose programs run the drills.
+from own_server import free_port
+from packages import ROOT, RUNTIME
+
+from . import pictures
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or Path.home() / ".cache/facescan/target")
 BENCH = TARGET / "release/facescan-bench"
 SIDE = 64
@@ -34,12 +36,7 @@ failures: list[str] = []
 def png(pixels: bytes) -> bytes:
     """Returns an RGB image of SIDE × SIDE."""
     rows = b"".join(b"\0" + pixels[y * SIDE * 3 : (y + 1) * SIDE * 3] for y in range(SIDE))
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+    return pictures.png_header(SIDE, SIDE) + pictures.png_chunk(b"IDAT", zlib.compress(rows, 1)) + pictures.png_chunk(b"IEND", b"")
 
 
 def image(number: int) -> bytes:
@@ -51,12 +48,6 @@ def check(name: str, holds: bool, figure: str) -> None:
     print(f"{'ok  ' if holds else 'MISS'} {name}: {figure}", flush=True)
     if not holds:
         failures.append(name)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Installation:

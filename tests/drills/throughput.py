@@ -13,7 +13,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .installation import RUNTIME, Installation, check, free_port, image, wait
+from own_server import free_port
+from packages import RUNTIME
+
+from .installation import Installation, check, image, wait
 
 
 def scale(args: argparse.Namespace) -> None:

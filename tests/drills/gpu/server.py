@@ -6,11 +6,12 @@ import http.client
 import json
 import os
 import re
-import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
+
+from own_server import becomes_ready, free_port
 
 START_SECONDS = 180
 BOUNDARY = "facescan-gpu-proof"
@@ -34,9 +35,7 @@ class Server:
     """A server with its own data folder and log. It ends with the block."""
 
     def __init__(self, facescan: str, folder: Path, name: str, settings: dict[str, str]) -> None:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
+        self.port = free_port()
         self.log = folder / f"{name}.log"
         inherited = {key: value for key, value in os.environ.items() if not OWN.fullmatch(key)}
         self.environment = (
@@ -56,14 +55,8 @@ class Server:
     def __enter__(self) -> Server:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(self.command, env=self.environment, stdout=log, stderr=log)
-        end = time.monotonic() + START_SECONDS
-        while self.process.poll() is None and time.monotonic() < end:
-            try:
-                if self.get("/readyz")[0] == 200:
-                    return self
-            except OSError:
-                pass
-            time.sleep(0.1)
+        if becomes_ready(self.process, self.port, START_SECONDS):
+            return self
         self.__exit__()
         raise Failed(f"the server was not ready within {START_SECONDS} s; {self.log} says why")
 
