@@ -292,16 +292,13 @@ impl ModelsKey {
                 )
             })
             .collect();
-        let mut key = json!({
+        let key = json!({
             "version": RESULT_VERSION,
             "models": models,
             "background": pipeline.decoding.background,
             "identity_threshold": config.enhancement.identity_threshold,
+            "decode": decode,
         });
-        // Only if it is fast, so that the keys of older batches stay valid.
-        if decode == DecodeMode::Fast {
-            key["decode"] = json!(decode);
-        }
         Sha256::digest(key.to_string()).into()
     }
 }

@@ -10,7 +10,6 @@ mod libraries;
 mod outage;
 mod pages;
 mod retention;
-mod upgrade;
 mod webhooks;
 
 use std::sync::Arc;

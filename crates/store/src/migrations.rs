@@ -1,4 +1,7 @@
 //! The migrations of both databases, in order. The SQL files are in `migrations/` at the top of the repository.
+//!
+//! There is one until the first release, and it changes in place. A database that an older checkout made is then refused, because
+//! its migrations have other texts.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -28,26 +31,7 @@ macro_rules! step {
     };
 }
 
-const STEPS: &[Step] = &[
-    step!(1, "initial", "0001_initial.sql"),
-    step!(2, "embedding_precision", "0002_embedding_precision.sql"),
-    step!(3, "scan_devices", "0003_scan_devices.sql"),
-    step!(4, "face_results", "0004_face_results.sql"),
-    step!(5, "batches", "0005_batches.sql"),
-    step!(6, "image_embeddings", "0006_image_embeddings.sql"),
-    step!(7, "webhooks", "0007_webhooks.sql"),
-    step!(8, "api_keys", "0008_api_keys.sql"),
-    step!(9, "audit", "0009_audit.sql"),
-    step!(10, "erasures", "0010_erasures.sql"),
-    step!(11, "batch_traces", "0011_batch_traces.sql"),
-    step!(12, "collections", "0012_collections.sql"),
-    step!(13, "libraries", "0013_libraries.sql"),
-    step!(14, "unpurged_deletions", "0014_unpurged_deletions.sql"),
-    step!(15, "batch_keys", "0015_batch_keys.sql"),
-    step!(16, "webhooks", "0016_webhooks.sql"),
-    step!(17, "quotas_and_deletions", "0017_quotas_and_deletions.sql"),
-    step!(18, "webhook_hosts", "0018_webhook_hosts.sql"),
-];
+const STEPS: &[Step] = &[step!(1, "initial", "0001_initial.sql")];
 
 /// The migrations of Postgres.
 pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.postgres));

@@ -61,16 +61,12 @@ impl ScanPlan {
             storage: _,
             run: _,
         } = self;
-        let mut options = json!({
+        json!({
             "detect": (!aligned).then_some(detect),
             "preset": quality.then_some(preset),
             "aligned": aligned,
-        });
-        // Only if it is set, so that the keys of older scans stay valid.
-        if let Some(side) = self.reduced_side() {
-            options["reduced_side"] = side.into();
-        }
-        options
+            "reduced_side": self.reduced_side(),
+        })
     }
 
     /// Returns the operation that computes the vectors.
