@@ -23,7 +23,7 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-pub use builder::{AppBuilder, open_stores};
+pub use builder::{AppBuilder, open_store};
 pub use face_index::open as open_face_index;
 
 use store_fault::StoreFault;
@@ -66,7 +66,7 @@ pub struct App {
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.
-    pub store: Arc<dyn Store>,
+    pub store: Store,
     /// Durable batches.
     pub batches: Batches,
     /// Admits or refuses requests.

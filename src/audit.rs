@@ -11,7 +11,7 @@ pub mod verify;
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{AuditStore, NewAuditEntry, StoreError};
+use facescan_store::{NewAuditEntry, Store, StoreError};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -114,7 +114,7 @@ pub struct AuditLog {
 
 impl AuditLog {
     /// Creates an audit log. A background task writes the entries of concurrent requests in one transaction.
-    pub fn start(level: AuditLevel, store: Arc<dyn AuditStore>, clock: Arc<dyn Clock>) -> Self {
+    pub fn start(level: AuditLevel, store: Store, clock: Arc<dyn Clock>) -> Self {
         let (waiting, receiver) = mpsc::channel(MAX_WAITING);
         tokio::spawn(write(store, receiver));
         Self {
@@ -163,7 +163,7 @@ impl AuditLog {
 }
 
 /// Writes entries until every [`AuditLog`] is dropped.
-async fn write(store: Arc<dyn AuditStore>, mut receiver: mpsc::Receiver<Waiting>) {
+async fn write(store: Store, mut receiver: mpsc::Receiver<Waiting>) {
     let mut together = Vec::with_capacity(MAX_TOGETHER);
     while receiver.recv_many(&mut together, MAX_TOGETHER).await > 0 {
         let (entries, senders): (Vec<_>, Vec<_>) = together.drain(..).unzip();

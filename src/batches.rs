@@ -21,7 +21,7 @@ pub mod worker;
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{Batch, BatchStore, CancelledBatch, WebhookStore};
+use facescan_store::{Batch, CancelledBatch, Store};
 use uuid::Uuid;
 
 use self::{
@@ -37,9 +37,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Batches {
     /// The batches in the database.
-    pub store: Arc<dyn BatchStore>,
-    /// The webhooks in the database.
-    pub webhooks: Arc<dyn WebhookStore>,
+    pub store: Store,
     /// Sends the messages of webhooks.
     pub sender: Arc<dyn Poster>,
     /// The images of batches.

@@ -7,10 +7,10 @@ pub mod host;
 pub mod report;
 pub mod retention;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use facescan_store::{
-    Erasure, ErasureStore, ErasureTarget, ItemErasure, ItemToErase, NewErasure, StoreError,
+    Erasure, ErasureTarget, ItemErasure, ItemToErase, NewErasure, Store, StoreError,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -45,7 +45,7 @@ const PAGE: u32 = 200;
 #[derive(Clone)]
 pub struct Erasures {
     /// The erasures in the database.
-    pub store: Arc<dyn ErasureStore>,
+    pub store: Store,
     /// Records who asked for an erasure.
     pub audit: AuditLog,
     /// The batches whose items and images are erased too.

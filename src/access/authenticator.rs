@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{ApiKey, ApiKeyStore, StoreError};
+use facescan_store::{ApiKey, Store, StoreError};
 use time::OffsetDateTime;
 
 use super::{error::AccessError, key_cache::KeyCache, openid::OpenId, secret::SentKey};
@@ -30,7 +30,7 @@ pub struct Authenticator {
 struct Keys {
     configured: HashMap<String, ConfiguredKey>,
     stored: KeyCache,
-    store: Arc<dyn ApiKeyStore>,
+    store: Store,
     clock: Arc<dyn Clock>,
     openid: Option<OpenId>,
 }
@@ -39,7 +39,7 @@ impl Authenticator {
     /// Creates the authenticator that the settings ask for.
     pub fn new(
         config: &Config,
-        store: Arc<dyn ApiKeyStore>,
+        store: Store,
         openid: Option<OpenId>,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -50,7 +50,7 @@ impl Authenticator {
                 .iter()
                 .map(|key| (key.id.clone(), key.clone()))
                 .collect(),
-            stored: KeyCache::new(Arc::clone(&store), Arc::clone(&clock), access.key_cache()),
+            stored: KeyCache::new(store.clone(), Arc::clone(&clock), access.key_cache()),
             store,
             clock,
             openid,
@@ -120,7 +120,7 @@ impl Keys {
         if key.last_used_at.is_some_and(is_recent) {
             return;
         }
-        let (store, id) = (Arc::clone(&self.store), key.id.clone());
+        let (store, id) = (self.store.clone(), key.id.clone());
         // The store warns about a failed call, and the next use records the time again.
         tokio::spawn(async move { store.record_key_use(&id, now).await.ok() });
     }

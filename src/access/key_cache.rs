@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{ApiKey, ApiKeyStore, StoreError};
+use facescan_store::{ApiKey, Store, StoreError};
 use quick_cache::sync::Cache;
 use tokio::sync::Semaphore;
 
@@ -18,7 +18,7 @@ const MAX_STALE: Duration = Duration::from_secs(3600);
 
 /// Keys of the database that were read recently.
 pub(super) struct KeyCache {
-    store: Arc<dyn ApiKeyStore>,
+    store: Store,
     clock: Arc<dyn Clock>,
     /// How long a key is not read again.
     fresh: Duration,
@@ -37,7 +37,7 @@ struct Entry {
 }
 
 impl KeyCache {
-    pub(super) fn new(store: Arc<dyn ApiKeyStore>, clock: Arc<dyn Clock>, fresh: Duration) -> Self {
+    pub(super) fn new(store: Store, clock: Arc<dyn Clock>, fresh: Duration) -> Self {
         Self {
             store,
             clock,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{ApiKey, ApiKeyStore, NewAuditEntry};
+use facescan_store::{ApiKey, NewAuditEntry, Store};
 use secrecy::SecretString;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -40,13 +40,13 @@ pub struct NewKey {
 
 /// The keys in the database.
 pub struct ApiKeys {
-    store: Arc<dyn ApiKeyStore>,
+    store: Store,
     clock: Arc<dyn Clock>,
 }
 
 impl ApiKeys {
     /// Manages the keys of a database.
-    pub fn new(store: Arc<dyn ApiKeyStore>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_outbound::tls;
-use facescan_store::AuditStore;
+use facescan_store::Store;
 use url::Url;
 
 use crate::{
@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Returns an error if the destination cannot be used.
 pub(super) fn open(
     config: &Config,
-    store: &Arc<dyn AuditStore>,
+    store: &Store,
     (clock, metrics): (&Arc<dyn Clock>, &Metrics),
 ) -> anyhow::Result<Option<Arc<HeadPublisher>>> {
     let Some(url) = config.audit.heads_url() else {
@@ -43,7 +43,7 @@ pub(super) fn open(
         );
     }
     Ok(Some(Arc::new(HeadPublisher {
-        store: Arc::clone(store),
+        store: store.clone(),
         destination: destination(url).context("opening audit.heads")?,
         key,
         clock: Arc::clone(clock),

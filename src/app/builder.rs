@@ -14,7 +14,7 @@ use facescan_inference::{
     pool::{CpuPool, PoolOptions},
     registry::Registry,
 };
-use facescan_store::{ApiKeyStore, ConnectionCounts, Observer, Store, StoreSettings, Stores};
+use facescan_store::{Observer, Store, StoreSettings};
 
 use super::{
     App, audit_heads, face_index,
@@ -107,12 +107,12 @@ impl AppBuilder {
         )?;
         let metrics = Metrics::default();
         let observer = Observer::new(Arc::clone(&self.clock), Arc::new(metrics.clone()));
-        let stores = open_stores(&self.config, observer).await?;
-        watch_connections(&stores.scans, &metrics);
+        let store = open_store(&self.config, observer).await?;
+        metrics.watch_store(store.connection_counts());
         record_limits(&self.config, &metrics);
         let pipeline = self.load_pipeline(&registry, &metrics).await?;
         let (config, clock) = (self.config, self.clock);
-        let (audit, refusals) = audit_logs(&config, &stores, &clock);
+        let (audit, refusals) = audit_logs(&config, &store, &clock);
         let fan_out = FanOut {
             hashes_images: audit.records(AuditLevel::All),
             intake: Arc::new(Intake::new(
@@ -123,29 +123,28 @@ impl AppBuilder {
             )),
             scans: StoredScans {
                 pipeline: pipeline.clone(),
-                store: Arc::clone(&stores.scans),
+                store: store.clone(),
             },
             admission: Admission::new(budgets(&config), metrics.clone(), &clock),
         };
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
-        let collections = collections(&config, &stores, &pipeline, (&calibrations, &audit)).await?;
-        let batches = batches(&config, stores.clone(), &fan_out, &collections).await?;
-        let keys = Arc::clone(&stores.keys);
+        let collections = collections(&config, &store, &pipeline, (&calibrations, &audit)).await?;
+        let batches = batches(&config, store.clone(), &fan_out, &collections).await?;
         Ok(App {
-            audit_heads: audit_heads::open(&config, &stores.audit, (&clock, &metrics))?,
-            libraries: libraries(&stores, &collections),
+            audit_heads: audit_heads::open(&config, &store, (&clock, &metrics))?,
+            libraries: libraries(&store, &collections),
             collections,
             calibrations,
-            access: authenticator(&config, Arc::clone(&keys), &clock)?,
+            access: authenticator(&config, store.clone(), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
-            keys: ApiKeys::new(keys, Arc::clone(&clock)),
-            retention: retention(&config, &stores, &metrics, clock),
+            keys: ApiKeys::new(store.clone(), Arc::clone(&clock)),
+            retention: retention(&config, &store, &metrics, clock),
             erasures: Erasures {
-                store: stores.erasures,
+                store: store.clone(),
                 audit: audit.clone(),
                 batches: batches.clone(),
             },
-            store: stores.scans,
+            store,
             refusals,
             audit,
             batches,
@@ -206,18 +205,18 @@ impl AppBuilder {
 }
 
 /// Starts what records requests in the audit trail.
-fn audit_logs(config: &Config, stores: &Stores, clock: &Arc<dyn Clock>) -> (AuditLog, RefusalLog) {
+fn audit_logs(config: &Config, store: &Store, clock: &Arc<dyn Clock>) -> (AuditLog, RefusalLog) {
     let level = config.audit.level;
-    let (store, tenant) = (&stores.audit, &config.store.tenant);
+    let tenant = &config.store.tenant;
     (
-        AuditLog::start(level, Arc::clone(store), Arc::clone(clock)),
-        RefusalLog::start(level, tenant, Arc::clone(store), Arc::clone(clock)),
+        AuditLog::start(level, store.clone(), Arc::clone(clock)),
+        RefusalLog::start(level, tenant, store.clone(), Arc::clone(clock)),
     )
 }
 
 fn authenticator(
     config: &Config,
-    keys: Arc<dyn ApiKeyStore>,
+    keys: Store,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Authenticator> {
     let openid = openid(config, clock)?;
@@ -248,41 +247,40 @@ fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<Open
 
 async fn collections(
     config: &Config,
-    stores: &Stores,
+    store: &Store,
     pipeline: &Pipeline,
     (calibrations, audit): (&Arc<Calibrations>, &AuditLog),
 ) -> anyhow::Result<Collections> {
     Ok(Collections {
-        store: Arc::clone(&stores.collections),
-        index: face_index::open(config, stores, &pipeline.pool).await?,
+        store: store.clone(),
+        index: face_index::open(config, store, &pipeline.pool).await?,
         calibrations: Arc::clone(calibrations),
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
         max_search_far: config.recognition.max_search_far,
         quota: SearchQuota {
-            store: Arc::clone(&stores.search_quotas),
+            store: store.clone(),
             per_day: config.recognition.max_searches_per_day,
         },
         clock: Arc::clone(&pipeline.clock),
     })
 }
 
-fn libraries(stores: &Stores, collections: &Collections) -> Libraries {
+fn libraries(store: &Store, collections: &Collections) -> Libraries {
     Libraries {
-        store: Arc::clone(&stores.libraries),
+        store: store.clone(),
         collections: collections.clone(),
     }
 }
 
 fn retention(
     config: &Config,
-    stores: &Stores,
+    store: &Store,
     metrics: &Metrics,
     clock: Arc<dyn Clock>,
 ) -> RetentionSweeper {
     RetentionSweeper {
-        store: Arc::clone(&stores.retention),
-        audit: Arc::clone(&stores.audit),
+        store: store.clone(),
         audit_key: AuditKey::new(config.audit.secret.as_ref()),
         clock,
         metrics: metrics.clone(),
@@ -359,14 +357,13 @@ fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
 /// Opens the store of images, and combines the parts of batches.
 async fn batches(
     config: &Config,
-    stores: Stores,
+    store: Store,
     fan_out: &FanOut,
     collections: &Collections,
 ) -> anyhow::Result<Batches> {
     Ok(Batches {
-        queue: queue(config, &stores, fan_out).await?,
-        store: stores.batches,
-        webhooks: stores.webhooks,
+        queue: queue(config, &store, fan_out).await?,
+        store: store.clone(),
         sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
         fan_out: fan_out.clone(),
@@ -381,16 +378,16 @@ async fn batches(
 /// Connects the queue that the settings name.
 async fn queue(
     config: &Config,
-    stores: &Stores,
+    store: &Store,
     fan_out: &FanOut,
 ) -> anyhow::Result<Arc<dyn WorkQueue>> {
     let poll = config.batches.poll();
     let Some(url) = &config.batches.queue else {
-        let notifications = stores.notifications.clone();
+        let notifications = store.notifications();
         return Ok(Arc::new(DatabaseQueue::new(notifications, poll)));
     };
     let outbox = Outbox {
-        store: Arc::clone(&stores.batches),
+        store: store.clone(),
         clock: Arc::clone(&fan_out.scans.pipeline.clock),
         poll,
     };
@@ -407,16 +404,6 @@ fn record_limits(config: &Config, metrics: &Metrics) {
     metrics.limit(Limit::BodyBytes, budgets.bytes);
     let connections = config.database.max_connections;
     metrics.limit(Limit::StoreConnections, connections as usize);
-}
-
-/// Makes the metrics count the connections of a store.
-fn watch_connections(store: &Arc<dyn Store>, metrics: &Metrics) {
-    // The metrics belong to the store that reports, so they do not own the store.
-    let connections = Arc::downgrade(store);
-    metrics.watch_store(move || {
-        let store = connections.upgrade();
-        store.map_or_else(ConnectionCounts::default, |store| store.connections())
-    });
 }
 
 /// Has the metrics read the queues and the devices of a pipeline.
@@ -463,14 +450,14 @@ fn budgets(config: &Config) -> Budgets {
 ///
 /// # Errors
 /// Returns an error if the URL is not usable.
-pub async fn open_stores(config: &Config, observer: Observer) -> anyhow::Result<Stores> {
+pub async fn open_store(config: &Config, observer: Observer) -> anyhow::Result<Store> {
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
         acquire_timeout: config.database.acquire_timeout(),
         call_timeout: config.database.call_timeout(),
     };
-    facescan_store::open(&settings, observer)
+    Store::open(&settings, observer)
         .await
         .context("opening the database")
 }

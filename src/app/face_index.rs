@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use facescan_inference::pool::CpuPool;
-use facescan_store::{Graph, Stores, VectorIndexStore};
+use facescan_store::{Graph, Store, VectorIndexes};
 
 use crate::{
     config::{Config, IndexChoice},
@@ -28,16 +28,16 @@ const MIN_VERSION: [u32; 3] = [0, 8, 4];
 /// client.
 pub async fn open(
     config: &Config,
-    stores: &Stores,
+    store: &Store,
     pool: &Arc<CpuPool>,
 ) -> anyhow::Result<Arc<dyn FaceIndex>> {
-    let collections = Arc::clone(&stores.collections);
+    let collections = store.clone();
     let vectors = match config.recognition.index {
         IndexChoice::Exact => {
             return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
         }
-        IndexChoice::Qdrant => return qdrant(config, stores),
-        IndexChoice::Pgvector => required(stores).await?,
+        IndexChoice::Qdrant => return qdrant(config, store),
+        IndexChoice::Pgvector => required(store).await?,
     };
     let settings = HnswSettings {
         min_faces: config.recognition.hnsw_min_faces,
@@ -51,21 +51,21 @@ pub async fn open(
 }
 
 #[cfg(feature = "qdrant")]
-fn qdrant(config: &Config, stores: &Stores) -> anyhow::Result<Arc<dyn FaceIndex>> {
-    let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
+fn qdrant(config: &Config, store: &Store) -> anyhow::Result<Arc<dyn FaceIndex>> {
+    let index = QdrantIndex::new(store.clone(), &config.qdrant);
     Ok(Arc::new(index.context("setting up the index on Qdrant")?))
 }
 
 #[cfg(not(feature = "qdrant"))]
-fn qdrant(_: &Config, _: &Stores) -> anyhow::Result<Arc<dyn FaceIndex>> {
+fn qdrant(_: &Config, _: &Store) -> anyhow::Result<Arc<dyn FaceIndex>> {
     bail!(
         "recognition.index is qdrant, but this binary was built without the feature qdrant; build with --features qdrant"
     )
 }
 
 /// Returns the part of the store that searches by pgvector.
-async fn required(stores: &Stores) -> anyhow::Result<Arc<dyn VectorIndexStore>> {
-    let Some(vectors) = &stores.vector_indexes else {
+async fn required(store: &Store) -> anyhow::Result<VectorIndexes> {
+    let Some(vectors) = store.vector_indexes() else {
         bail!(
             "recognition.index is pgvector, but the database is SQLite; set database.url to a Postgres server, or \
              recognition.index to exact"
@@ -83,7 +83,7 @@ async fn required(stores: &Stores) -> anyhow::Result<Arc<dyn VectorIndexStore>> 
         }
         Err(error) => return Err(error).context("looking for pgvector in the database"),
     }
-    Ok(Arc::clone(vectors))
+    Ok(vectors)
 }
 
 fn too_old(version: &str) -> String {

@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use facescan_clock::Clock;
-use facescan_store::{AuditStore, StoreError};
+use facescan_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
@@ -157,7 +157,7 @@ pub enum PublishError {
 /// Delivers the heads of all chains to a place outside of the database.
 pub struct HeadPublisher {
     /// The chains.
-    pub store: Arc<dyn AuditStore>,
+    pub store: Store,
     /// Where the heads go.
     pub destination: HeadDestination,
     /// The secret that they are signed with.

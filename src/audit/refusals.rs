@@ -11,7 +11,7 @@ use std::{
 };
 
 use facescan_clock::Clock;
-use facescan_store::{AuditStore, NewAuditEntry, StoreError};
+use facescan_store::{NewAuditEntry, Store, StoreError};
 use serde_json::json;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -61,7 +61,7 @@ struct Shared {
     level: AuditLevel,
     /// The tenant whose trail has the refusals of callers without a valid credential.
     tenant: Arc<str>,
-    store: Arc<dyn AuditStore>,
+    store: Store,
     clock: Arc<dyn Clock>,
     waiting: Mutex<Waiting>,
 }
@@ -81,12 +81,7 @@ struct Refusals {
 
 impl RefusalLog {
     /// Creates a log. A background task writes to it until it is dropped. `tenant` gets the refusals of unknown callers.
-    pub fn start(
-        level: AuditLevel,
-        tenant: &str,
-        store: Arc<dyn AuditStore>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn start(level: AuditLevel, tenant: &str, store: Store, clock: Arc<dyn Clock>) -> Self {
         let shared = Arc::new(Shared {
             level,
             tenant: tenant.into(),

@@ -4,7 +4,7 @@ mod deletions;
 
 use std::fmt;
 
-use facescan_store::{AuditChain, AuditEntry, AuditStore, FIRST_HASH, StoreError};
+use facescan_store::{AuditChain, AuditEntry, FIRST_HASH, Store, StoreError};
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -109,7 +109,7 @@ impl Evidence<'_> {
 /// # Errors
 /// Returns an error of the database.
 pub async fn verify(
-    store: &dyn AuditStore,
+    store: &Store,
     tenant: &str,
     evidence: Evidence<'_>,
 ) -> Result<Verdict, StoreError> {
@@ -155,7 +155,7 @@ pub async fn verify(
 
 /// Returns the verdict on a tenant without a chain.
 async fn without_chain(
-    store: &dyn AuditStore,
+    store: &Store,
     tenant: &str,
     evidence: Evidence<'_>,
 ) -> Result<Verdict, StoreError> {
@@ -241,7 +241,7 @@ impl From<AuditEntry> for ExportedEntry {
 /// # Errors
 /// Returns an error of the database or of `each`.
 pub async fn export<E: From<StoreError>>(
-    store: &dyn AuditStore,
+    store: &Store,
     tenant: &str,
     mut each: impl FnMut(ExportedEntry) -> Result<(), E>,
 ) -> Result<(), E> {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use facescan_store::{BatchStore, StoreError};
+use facescan_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ impl RunningBatches {
     ///
     /// # Errors
     /// Returns an error of the database.
-    pub async fn stop_ended(&self, store: &dyn BatchStore) -> Result<(), StoreError> {
+    pub async fn stop_ended(&self, store: &Store) -> Result<(), StoreError> {
         let known: Vec<Uuid> = self.batches().keys().copied().collect();
         if known.is_empty() {
             return Ok(());

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use facescan_store::{Batch, BatchState, BatchStore};
+use facescan_store::{Batch, BatchState, Store};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -107,7 +107,7 @@ impl BatchWatches {
         })
     }
 
-    fn subscribe(&self, store: &Arc<dyn BatchStore>, batch: Batch) -> watch::Receiver<Seen> {
+    fn subscribe(&self, store: &Store, batch: Batch) -> watch::Receiver<Seen> {
         let mut watched = self.watched();
         if let Some(states) = watched.batches.get(&batch.id) {
             return states.subscribe();
@@ -115,13 +115,13 @@ impl BatchWatches {
         let (tenant, id) = (batch.tenant.clone(), batch.id);
         let (sender, states) = watch::channel(Some(Arc::new(batch)));
         watched.batches.insert(id, sender);
-        let (watches, store) = (self.clone(), Arc::clone(store));
+        let (watches, store) = (self.clone(), store.clone());
         tokio::spawn(async move { watches.read(store, &tenant, id).await });
         states
     }
 
     /// Reads a batch until it is over, or until nobody watches it.
-    async fn read(self, store: Arc<dyn BatchStore>, tenant: &str, id: Uuid) {
+    async fn read(self, store: Store, tenant: &str, id: Uuid) {
         while self.has_watches(id) {
             tokio::time::sleep(PERIOD).await;
             // While the database is away, the watches wait.

@@ -95,7 +95,7 @@ impl Batches {
         let webhook = self.new_webhook(&context.principal.tenant, None, content)?;
         let limit = self.config.webhooks.max_per_tenant;
         let entry = self.webhook_entry(context, "create_webhook", webhook.id);
-        match self.webhooks.create_webhook(&webhook, limit, entry).await? {
+        match self.store.create_webhook(&webhook, limit, entry).await? {
             true => Ok(webhook),
             false => Err(BatchError::TooManyWebhooks { limit }),
         }
@@ -132,7 +132,7 @@ impl Batches {
     ) -> Result<(), BatchError> {
         let key = (&*context.principal.tenant, id);
         let entry = self.webhook_entry(context, "delete_webhook", id);
-        match self.webhooks.delete_webhook(key, entry).await? {
+        match self.store.delete_webhook(key, entry).await? {
             true => Ok(()),
             false => Err(BatchError::NoWebhook(id)),
         }
@@ -149,7 +149,7 @@ impl Batches {
     ) -> Result<Webhook, BatchError> {
         let (key, now) = ((&*context.principal.tenant, id), self.clock().now());
         let entry = self.webhook_entry(context, "enable_webhook", id);
-        let enabled = self.webhooks.enable_webhook(key, now, entry).await?;
+        let enabled = self.store.enable_webhook(key, now, entry).await?;
         enabled.ok_or(BatchError::NoWebhook(id))
     }
 
@@ -169,7 +169,7 @@ impl Batches {
         };
         let entry = self.webhook_entry(context, "rotate_webhook_secret", id);
         let rotated = self
-            .webhooks
+            .store
             .rotate_webhook_secret(key, &rotation, entry)
             .await?;
         rotated.ok_or(BatchError::NoWebhook(id))

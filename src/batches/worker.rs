@@ -95,7 +95,7 @@ impl Worker {
         let Batches { running, store, .. } = &self.batches;
         loop {
             tokio::time::sleep(WATCH_PERIOD).await;
-            if let Err(error) = running.stop_ended(store.as_ref()).await {
+            if let Err(error) = running.stop_ended(store).await {
                 tracing::debug!(%error, "the states of batches cannot be read now");
             }
         }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::bail;
 use clap::Subcommand;
 use facescan_clock::SystemClock;
-use facescan_store::AuditStore;
+use facescan_store::Store;
 use serde_json::json;
 
 use super::runtime::{open_database, tokio_runtime};
@@ -79,12 +79,12 @@ pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
         AuditCommand::Export { .. } => NotedHeads::new(),
     };
     tokio_runtime()?.block_on(async {
-        let stores = open_database(config).await?;
+        let store = open_database(config).await?;
         let code = match command {
             AuditCommand::Verify { tenant, .. } => {
                 let check = ChainCheck {
                     config,
-                    store: &*stores.audit,
+                    store: &store,
                     noted,
                     key,
                 };
@@ -92,11 +92,11 @@ pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
             }
             AuditCommand::Export { tenant } => {
                 let tenant = tenant.unwrap_or_else(|| config.store.tenant.clone());
-                export_chain(config, &*stores.audit, tenant).await?;
+                export_chain(config, &store, tenant).await?;
                 ExitCode::SUCCESS
             }
         };
-        stores.scans.close().await;
+        store.close().await;
         Ok(code)
     })
 }
@@ -123,7 +123,7 @@ fn noted(
 /// A check of chains against what was noted.
 struct ChainCheck<'a> {
     config: &'a Config,
-    store: &'a dyn AuditStore,
+    store: &'a Store,
     noted: NotedHeads,
     key: Option<AuditKey>,
 }
@@ -171,11 +171,7 @@ impl ChainCheck<'_> {
     }
 }
 
-async fn export_chain(
-    config: &Config,
-    store: &dyn AuditStore,
-    tenant: String,
-) -> anyhow::Result<()> {
+async fn export_chain(config: &Config, store: &Store, tenant: String) -> anyhow::Result<()> {
     let event = AuditEvent {
         target: None,
         ..AuditEvent::change("export_audit", "").with(json!({"by": "facescan audit export"}))

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use comfy_table::{Table, presets::NOTHING};
 use facescan_clock::{Clock, SystemClock};
 use facescan_inference::pool::CpuPool;
-use facescan_store::{IndexPosition, Stores};
+use facescan_store::{IndexPosition, Store};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -42,7 +42,7 @@ pub enum IndexCommand {
 
 /// The index of the settings, and its database.
 struct Opened {
-    stores: Stores,
+    store: Store,
     index: Arc<dyn FaceIndex>,
 }
 
@@ -57,16 +57,16 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     start_quiet_logs(config, provenance)?;
     tokio_runtime()?.block_on(async {
-        let stores = open_database(config).await?;
+        let store = open_database(config).await?;
         let pool = CpuPool::new(NonZeroUsize::MIN).context("starting a thread")?;
-        let index = open_face_index(config, &stores, &Arc::new(pool)).await?;
-        let opened = Opened { stores, index };
+        let index = open_face_index(config, &store, &Arc::new(pool)).await?;
+        let opened = Opened { store, index };
         match command {
             IndexCommand::Status => opened.status().await?,
             IndexCommand::Rebuild { collections } => opened.rebuild(collections).await?,
             IndexCommand::Purge => opened.purge().await?,
         }
-        opened.stores.scans.close().await;
+        opened.store.close().await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -87,7 +87,7 @@ struct Status {
 impl Opened {
     async fn status(&self) -> anyhow::Result<()> {
         let mut statuses = Vec::new();
-        for position in self.stores.collections.index_positions().await? {
+        for position in self.store.index_positions().await? {
             statuses.push(Status {
                 index: self.index.contents(&position).await?,
                 collection: position.collection_id,
@@ -105,7 +105,7 @@ impl Opened {
             self.index.kind() != IndexKind::Exact,
             "recognition.index is exact, which each server builds in its memory when it starts; restart the servers"
         );
-        let all = self.stores.collections.index_positions().await?;
+        let all = self.store.index_positions().await?;
         for position in chosen(&all, collections)? {
             self.index.rebuild(position).await?;
             let id = position.collection_id;
@@ -116,7 +116,7 @@ impl Opened {
 
     async fn purge(&self) -> anyhow::Result<()> {
         let now = SystemClock::start().now();
-        if !self.stores.erasures.rewrite_erased(now).await? {
+        if !self.store.rewrite_erased(now).await? {
             bail!(
                 "other connections use the database, so its files were not purged; try again when less is going on"
             );

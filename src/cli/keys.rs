@@ -80,8 +80,8 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
         return print_entry(new, clock.now());
     }
     tokio_runtime()?.block_on(async {
-        let stores = open_database(config).await?;
-        let keys = ApiKeys::new(Arc::clone(&stores.keys), Arc::clone(&clock));
+        let store = open_database(config).await?;
+        let keys = ApiKeys::new(store.clone(), Arc::clone(&clock));
         match command {
             KeysCommand::Create(args) => {
                 let new = new_key(&args, own(args.tenant.clone()), clock.now())?;
@@ -99,7 +99,7 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
                 }
             }
         }
-        stores.scans.close().await;
+        store.close().await;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, sync::Arc, thread};
 use anyhow::Context;
 
 use crate::{
-    app::{App, open_stores},
+    app::{App, open_store},
     config::{Config, Origin, Provenance},
     telemetry::{
         logging,
@@ -16,7 +16,7 @@ use facescan_clock::{Clock, SystemClock};
 use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
 };
-use facescan_store::{Observer, Stores};
+use facescan_store::{Observer, Store};
 
 /// Starts the logs with the level and format of the settings.
 ///
@@ -136,11 +136,11 @@ pub async fn start_app_on(config: Config, parts: Parts) -> anyhow::Result<App> {
 ///
 /// # Errors
 /// Returns an error if the database is unavailable or the tables cannot be created.
-pub async fn open_database(config: &Config) -> anyhow::Result<Stores> {
-    let stores = open_stores(config, Observer::default()).await?;
-    let migrated = stores.scans.migrate().await;
+pub async fn open_database(config: &Config) -> anyhow::Result<Store> {
+    let store = open_store(config, Observer::default()).await?;
+    let migrated = store.migrate().await;
     migrated.context("creating the tables")?;
-    Ok(stores)
+    Ok(store)
 }
 
 /// Loads ONNX Runtime. OpenVINO is loaded when it is first needed. libtorch is linked if it is built in.

@@ -267,7 +267,7 @@ async fn is_settled(app: &App) -> bool {
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
     start_logs(config)?;
     tokio_runtime()?.block_on(async {
-        open_database(config).await?.scans.close().await;
+        open_database(config).await?.close().await;
         eprintln!("the database is up to date");
         Ok(ExitCode::SUCCESS)
     })

@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{
-    AuditStore, ExpiredResults, ExpiryTimes, NewAuditEntry, RetentionStore, StoreError,
-};
+use facescan_store::{ExpiredResults, ExpiryTimes, NewAuditEntry, Store, StoreError};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +24,7 @@ const ROWS: u32 = 500;
 #[derive(Clone)]
 pub struct RetentionSweeper {
     /// The results and the batches in the database.
-    pub store: Arc<dyn RetentionStore>,
-    /// The audit trail.
-    pub audit: Arc<dyn AuditStore>,
+    pub store: Store,
     /// The secret that deletions from the audit trail are signed with.
     pub audit_key: Option<AuditKey>,
     /// The clock that decides what is old.
@@ -71,7 +67,7 @@ impl RetentionSweeper {
     /// Returns an error of the database. The next sweep does the rest.
     pub async fn sweep(&self) -> Result<(), StoreError> {
         let mut tenants = self.store.storing_tenants().await?;
-        tenants.extend(self.audit.audited_tenants().await?);
+        tenants.extend(self.store.audited_tenants().await?);
         tenants.sort();
         tenants.dedup();
         for tenant in tenants {
@@ -141,7 +137,7 @@ impl RetentionSweeper {
         loop {
             let now = self.clock.now();
             let page = (ExpiryTimes { before, now }, ROWS);
-            match self.audit.expire_audit(tenant, page, &sign).await? {
+            match self.store.expire_audit(tenant, page, &sign).await? {
                 0 => return Ok(all),
                 some => all += some,
             }
@@ -180,7 +176,7 @@ impl RetentionSweeper {
             target: None,
             details: details.to_string(),
         };
-        self.audit.append_audit(&[entry]).await
+        self.store.append_audit(&[entry]).await
     }
 }
 

@@ -86,8 +86,8 @@ pub trait StoredPlan: Clone + Send + Sync {
 pub struct StoredScans {
     /// Processes images.
     pub pipeline: Pipeline,
-    /// Stores results.
-    pub store: Arc<dyn Store>,
+    /// Store results.
+    pub store: Store,
 }
 
 /// A result that was stored before, or a new one.

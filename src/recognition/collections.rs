@@ -15,7 +15,7 @@ pub mod terms;
 use std::sync::Arc;
 
 use facescan_clock::Clock;
-use facescan_store::{Collection, CollectionKey, CollectionKind, CollectionStore};
+use facescan_store::{Collection, CollectionKey, CollectionKind, Store};
 use uuid::Uuid;
 
 use quota::SearchQuota;
@@ -27,7 +27,7 @@ use crate::{audit::AuditLog, context::RequestContext};
 #[derive(Clone)]
 pub struct Collections {
     /// The collections in the database.
-    pub store: Arc<dyn CollectionStore>,
+    pub store: Store,
     /// The index of their faces.
     pub index: Arc<dyn FaceIndex>,
     /// The error rates of the embedders.

@@ -10,9 +10,7 @@ pub mod enrol;
 pub mod neighbours;
 pub mod worker;
 
-use std::sync::Arc;
-
-use facescan_store::{Collection, CollectionKind, Decided, Decision, LibraryStore};
+use facescan_store::{Collection, CollectionKind, Decided, Decision, Store};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -26,7 +24,7 @@ use crate::{audit::AuditEvent, context::RequestContext, pipeline::error::Invalid
 #[derive(Clone)]
 pub struct Libraries {
     /// The people and the clusterings in the database.
-    pub store: Arc<dyn LibraryStore>,
+    pub store: Store,
     /// The collections that libraries are.
     pub collections: Collections,
 }
@@ -51,7 +49,7 @@ impl Libraries {
         }
     }
 
-    /// Stores what a user decides about people.
+    /// Store what a user decides about people.
     ///
     /// # Errors
     /// Returns an error if a person or a face does not exist, or if the database fails.

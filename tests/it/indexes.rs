@@ -35,10 +35,10 @@ const MIN_FACES: u64 = 200;
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
 
 async fn exact(database: &Database) -> UnderTest {
-    let stores = database.open_all().await;
+    let store = database.open().await;
     let pool = Arc::new(CpuPool::new(THREADS).unwrap());
-    let index = ExactIndex::new(Arc::clone(&stores.collections), pool);
-    UnderTest::new(stores, Arc::new(index))
+    let index = ExactIndex::new(store.clone(), pool);
+    UnderTest::new(store, Arc::new(index))
 }
 
 /// Returns the index in Postgres without its task in the background, and the same index for its own methods.
@@ -46,9 +46,9 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
     database
         .execute("CREATE EXTENSION IF NOT EXISTS vector")
         .await;
-    let stores = database.open_all().await;
-    let vectors = stores.vector_indexes.clone().unwrap();
-    let collections = Arc::clone(&stores.collections);
+    let store = database.open().await;
+    let vectors = store.vector_indexes().unwrap();
+    let collections = store.clone();
     let settings = HnswSettings {
         min_faces,
         candidates: 100,
@@ -58,7 +58,7 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
         },
     };
     let index = Arc::new(PgvectorIndex::new(collections, vectors, settings));
-    let mut under_test = UnderTest::new(stores, Arc::clone(&index) as Arc<dyn FaceIndex>);
+    let mut under_test = UnderTest::new(store, Arc::clone(&index) as Arc<dyn FaceIndex>);
     under_test.state = match min_faces {
         MIN_FACES => IndexState::Built,
         _ => IndexState::Scanned,
@@ -73,10 +73,10 @@ async fn pgvector(database: &Database, min_faces: u64) -> (UnderTest, Arc<Pgvect
 
 #[cfg(feature = "qdrant")]
 async fn qdrant(database: &Database, server: &QdrantServer) -> UnderTest {
-    let stores = database.open_all().await;
+    let store = database.open().await;
     let (_data, config) = TestApp::configured(&server.settings());
-    let index = QdrantIndex::new(Arc::clone(&stores.collections), &config.qdrant);
-    let mut under_test = UnderTest::new(stores, Arc::new(index.unwrap()));
+    let index = QdrantIndex::new(store.clone(), &config.qdrant);
+    let mut under_test = UnderTest::new(store, Arc::new(index.unwrap()));
     under_test.exact_below = 0;
     under_test.state = IndexState::Built;
     under_test

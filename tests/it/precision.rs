@@ -96,7 +96,7 @@ fn embedding(app: &TestApp) -> ScanPlan {
 async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanPlan) -> Scan {
     let scans = StoredScans {
         pipeline: pipeline.clone(),
-        store: Arc::clone(&app.app.store),
+        store: app.app.store.clone(),
     };
     let context = app.app.run_context();
     let image = image_file("t1.jpg");

@@ -12,13 +12,12 @@ mod pages;
 mod retention;
 mod webhooks;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
     ApiKey, Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest,
-    SavedScan, Source, Store, StoreError, StoredFace, Stores,
+    SavedScan, Source, Store, StoreError, StoredFace,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -58,8 +57,7 @@ async fn the_webhook_scenario_on_postgres() {
 
 /// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.
 async fn scenario(database: Database) {
-    let stores = database.open_all().await;
-    let store = Arc::clone(&stores.scans);
+    let store = database.open().await;
     // Migrate again, as the next process does.
     store.migrate().await.unwrap();
     store.ping().await.unwrap();
@@ -70,21 +68,21 @@ async fn scenario(database: Database) {
     list_pages(&store).await;
     pages::end_a_page_of_scans_by_bytes(&store).await;
     pages::return_the_newest_sources(&store).await;
-    keep_tenants_apart(&stores).await;
-    erasing::erase_a_face(&stores).await;
+    keep_tenants_apart(&store).await;
+    erasing::erase_a_face(&store).await;
     refuse_what_cannot_be_stored(&store, &database).await;
-    refuse_texts_with_nul(&stores).await;
+    refuse_texts_with_nul(&store).await;
     save_many_faces(&store).await;
-    erasing::erase_an_image(&stores, &database).await;
-    audit::scenario(&stores).await;
-    retention::scenario(&stores).await;
-    collections::scenario(&stores).await;
-    libraries::scenario(&stores).await;
+    erasing::erase_an_image(&store, &database).await;
+    audit::scenario(&store).await;
+    retention::scenario(&store).await;
+    collections::scenario(&store).await;
+    libraries::scenario(&store).await;
     store.close().await;
     assert!(store.ping().await.unwrap_err().is_unavailable());
 }
 
-async fn register_models(store: &Arc<dyn Store>, database: &Database) {
+async fn register_models(store: &Store, database: &Database) {
     let embedder = Model {
         id: "sface".into(),
         role: "embedder".into(),
@@ -118,7 +116,7 @@ async fn register_models(store: &Arc<dyn Store>, database: &Database) {
     assert_eq!(database.count(query).await, 2);
 }
 
-async fn save_and_look_up(store: &Arc<dyn Store>) {
+async fn save_and_look_up(store: &Store) {
     let mut scan = new_scan("save", 1);
     scan.faces = vec![face_at(10.0), face_at(200.0)];
     // A conversion to text, to a wider type or by rounding would change these values.
@@ -224,7 +222,7 @@ async fn save_and_look_up(store: &Arc<dyn Store>) {
     assert_eq!(ids, [scan.id, fresh.id]);
 }
 
-async fn save_a_known_image(store: &Arc<dyn Store>) {
+async fn save_a_known_image(store: &Store) {
     let mut scan = new_scan("seen", 1);
     let first = source("cam-1", Some("https://a.example/1"), noon());
     scan.source = Some(first.clone());
@@ -266,12 +264,12 @@ async fn save_a_known_image(store: &Arc<dyn Store>) {
 }
 
 /// Several tasks save a scan of one image with one key. One task writes, and the others get its scan.
-async fn save_concurrently(store: &Arc<dyn Store>, database: &Database) {
+async fn save_concurrently(store: &Store, database: &Database) {
     let writers: Vec<_> = (0..12)
         .map(|_| {
             let mut scan = new_scan("at-once", 1);
             scan.faces = vec![face_at(10.0), face_at(200.0)];
-            let store = Arc::clone(store);
+            let store = store.clone();
             tokio::spawn(async move { (store.save_scan(scan.clone()).await.unwrap(), scan) })
         })
         .collect();
@@ -293,7 +291,7 @@ async fn save_concurrently(store: &Arc<dyn Store>, database: &Database) {
     assert_eq!(database.count(query).await, 1);
 }
 
-async fn list_pages(store: &Arc<dyn Store>) {
+async fn list_pages(store: &Store) {
     let mut ids = vec![];
     for number in 0..5 {
         let mut scan = new_scan("list", number);
@@ -353,8 +351,7 @@ async fn list_pages(store: &Arc<dyn Store>) {
     );
 }
 
-async fn keep_tenants_apart(stores: &Stores) {
-    let store = &stores.scans;
+async fn keep_tenants_apart(store: &Store) {
     let mut mine = new_scan("mine", 1);
     mine.faces = vec![face_at(10.0)];
     let mut theirs = NewScan {
@@ -386,7 +383,7 @@ async fn keep_tenants_apart(stores: &Stores) {
         ErasureTarget::Face(mine.faces[0].id),
         ErasureTarget::Image(mine.image.id),
     ] {
-        assert_eq!(erase(stores, "theirs", target).await, None);
+        assert_eq!(erase(store, "theirs", target).await, None);
     }
     let page = PageRequest {
         after: None,
@@ -405,7 +402,7 @@ async fn keep_tenants_apart(stores: &Stores) {
         ErasureTarget::Face(theirs.faces[0].id),
         ErasureTarget::Image(theirs.image.id),
     ] {
-        assert!(erase(stores, "theirs", target).await.is_some());
+        assert!(erase(store, "theirs", target).await.is_some());
     }
     assert_eq!(find(store, &mine).await.unwrap().faces.len(), 1);
 }
@@ -448,7 +445,7 @@ fn invalid_scans() -> Vec<(NewScan, &'static str)> {
     ]
 }
 
-async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Database) {
+async fn refuse_what_cannot_be_stored(store: &Store, database: &Database) {
     for (scan, named) in invalid_scans() {
         let error = store.save_scan(scan).await.unwrap_err();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
@@ -465,7 +462,7 @@ async fn refuse_what_cannot_be_stored(store: &Arc<dyn Store>, database: &Databas
 }
 
 /// Postgres cannot store such texts, so neither database gets one, as a value to store or to look for.
-async fn refuse_texts_with_nul(stores: &Stores) {
+async fn refuse_texts_with_nul(store: &Store) {
     let key = ApiKey {
         id: "nul".to_owned(),
         tenant: "nul".to_owned(),
@@ -478,23 +475,19 @@ async fn refuse_texts_with_nul(stores: &Stores) {
         last_used_at: None,
     };
     let refused = [
-        stores.keys.add_key(&key, None).await.err(),
-        stores.keys.key("\0").await.err(),
-        stores
-            .keys
-            .revoke_key("nul", "\0", noon(), None)
-            .await
-            .err(),
-        stores.keys.list_keys("a\0b").await.err(),
+        store.add_key(&key, None).await.err(),
+        store.key("\0").await.err(),
+        store.revoke_key("nul", "\0", noon(), None).await.err(),
+        store.list_keys("a\0b").await.err(),
     ];
     for error in refused {
         assert!(matches!(error, Some(StoreError::NulInText)), "{error:?}");
     }
-    assert_eq!(stores.keys.list_keys("nul").await.unwrap(), []);
+    assert_eq!(store.list_keys("nul").await.unwrap(), []);
 }
 
 /// Saves more faces than the parameters of one statement allow.
-async fn save_many_faces(store: &Arc<dyn Store>) {
+async fn save_many_faces(store: &Store) {
     let mut scan = new_scan("crowd", 1);
     scan.faces = (0..200).map(|x| face_at(x as f32)).collect();
     store.save_scan(scan.clone()).await.unwrap();

@@ -29,8 +29,8 @@ use facescan::{
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_store::{
-    Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, StoreSettings,
-    Stores, Subject, SubjectDetails, Written,
+    Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, Store,
+    StoreSettings, Subject, SubjectDetails, Written,
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use hdrhistogram::Histogram;
@@ -123,29 +123,29 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
         let file = folder.path().join("search.db");
         format!("sqlite://{}?mode=rwc", file.display())
     });
-    let stores = open(&url, &clock).await?;
+    let store = open(&url, &clock).await?;
     let vectors = Arc::new(match &args.photographs {
         Some(file) => Vectors::among_strangers(Photographs::read(file)?, args.faces),
         None => Vectors::random(args.faces, args.dim, args.faces_of_person),
     });
     let collection = collection(&clock, vectors.dim());
-    let written = stores.collections.create_collection(&collection, None);
+    let written = store.create_collection(&collection, None);
     ensure!(
         written.await? == Written::Done,
         "the database has this collection already; use an empty one"
     );
 
     let started = Instant::now();
-    enrol(&stores, &clock, &collection, &vectors).await?;
+    enrol(&store, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
-    let ready = index::open(settings, args, &stores).await?;
-    let collection = stores.collections.collection(key(&collection)).await?;
+    let ready = index::open(settings, args, &store).await?;
+    let collection = store.collection(key(&collection)).await?;
     let collection = collection.context("the collection is gone")?;
     let mut runs = Vec::new();
     for variant in ready.variants {
         let run = SearchRun {
-            collections: collections(&stores, variant.index, Arc::clone(&clock))?,
+            collections: collections(&store, variant.index, Arc::clone(&clock))?,
             collection: collection.clone(),
             vectors: Arc::clone(&vectors),
             must_be_exact: variant.must_be_exact,
@@ -166,30 +166,26 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
 }
 
 fn collections(
-    stores: &Stores,
+    store: &Store,
     index: Arc<dyn FaceIndex>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Collections> {
     Ok(Collections {
-        store: Arc::clone(&stores.collections),
+        store: store.clone(),
         index,
         calibrations: Arc::new(Calibrations::load(&[])?),
-        audit: AuditLog::start(
-            AuditLevel::Off,
-            Arc::clone(&stores.audit),
-            Arc::clone(&clock),
-        ),
+        audit: AuditLog::start(AuditLevel::Off, store.clone(), Arc::clone(&clock)),
         purposes: Arc::new([]),
         max_search_far: 1.0,
         quota: SearchQuota {
-            store: Arc::clone(&stores.search_quotas),
+            store: store.clone(),
             per_day: 0,
         },
         clock,
     })
 }
 
-async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Stores> {
+async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Store> {
     let settings = StoreSettings {
         url: url.into(),
         max_connections: 16,
@@ -197,9 +193,9 @@ async fn open(url: &str, clock: &Arc<dyn Clock>) -> anyhow::Result<Stores> {
         call_timeout: Duration::from_secs(60),
     };
     let observer = Observer::new(Arc::clone(clock), Arc::new(()));
-    let stores = facescan_store::open(&settings, observer).await?;
-    stores.scans.migrate().await?;
-    Ok(stores)
+    let store = facescan_store::Store::open(&settings, observer).await?;
+    store.migrate().await?;
+    Ok(store)
 }
 
 fn collection(clock: &Arc<dyn Clock>, dim: usize) -> Collection {
@@ -224,7 +220,7 @@ fn collection(clock: &Arc<dyn Clock>, dim: usize) -> Collection {
 }
 
 async fn enrol(
-    stores: &Stores,
+    store: &Store,
     clock: &Arc<dyn Clock>,
     collection: &Collection,
     vectors: &Vectors,
@@ -237,7 +233,6 @@ async fn enrol(
             last_seen_at: clock.now(),
             details: SubjectDetails::default(),
         };
-        let store = &stores.collections;
         store.create_subject(TENANT, &subject, None).await?;
         let end = (start + FACES_OF_SUBJECT).min(vectors.len());
         let faces: Vec<NewEnrolment> = (start..end)

@@ -1,13 +1,17 @@
-//! How a call of a store uses its connection.
+//! How a call of the store uses its connection.
 //!
 //! [`query!`] runs one query on a connection, [`snapshot!`] runs several in a transaction in which all see the same rows,
 //! and [`change!`] runs statements in a transaction that changes rows. Each reports the call by its name to the observer.
+//!
+//! The statements are the body of a closure. It may use `.await`, `?` and `return`, which end the call and not the method around
+//! it.
 
-use std::ops::{Deref, DerefMut};
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection as _, Postgres, Sqlite};
 
-use sqlx::{Pool, pool::PoolConnection};
-
-use super::{StoreError, dialect::Dialect};
+use crate::connection::Connection;
+use crate::dialect::Dialect;
+use crate::error::StoreError;
 
 /// A connection that one call uses.
 ///
@@ -16,9 +20,15 @@ use super::{StoreError, dialect::Dialect};
 ///
 /// A connection whose transaction failed because of the environment, such as a full disk, is closed. SQLite rolls such a
 /// transaction back by itself, and the driver would take the connection to be in a transaction for ever.
-pub(super) struct CallConnection<DB: Dialect> {
-    connection: PoolConnection<DB>,
+pub(crate) struct CallConnection {
+    connection: PooledConnection,
     state: CallState,
+}
+
+/// A connection of a pool of either database.
+pub(crate) enum PooledConnection {
+    Postgres(PoolConnection<Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
 }
 
 /// What becomes of a connection after a call.
@@ -29,21 +39,54 @@ enum CallState {
     Broken,
 }
 
-impl<DB: Dialect> CallConnection<DB> {
-    pub(super) async fn acquire(pool: &Pool<DB>) -> Result<Self, StoreError> {
-        Ok(Self {
-            connection: pool.acquire().await?,
+impl CallConnection {
+    pub(crate) fn new(connection: PooledConnection) -> Self {
+        Self {
+            connection,
             state: CallState::Running,
+        }
+    }
+
+    /// Returns the connection for statements outside a transaction.
+    pub(crate) fn connection(&mut self) -> Connection<'_> {
+        match &mut self.connection {
+            PooledConnection::Postgres(connection) => Connection::Postgres(connection),
+            PooledConnection::Sqlite(connection) => Connection::Sqlite(connection),
+        }
+    }
+
+    /// Begins a transaction in which all queries see the same rows.
+    pub(crate) async fn begin_read(&mut self) -> Result<Transaction<'_>, StoreError> {
+        self.begin(Postgres::BEGIN_READ, Sqlite::BEGIN_READ).await
+    }
+
+    /// Begins a transaction that changes rows.
+    pub(crate) async fn begin_write(&mut self) -> Result<Transaction<'_>, StoreError> {
+        self.begin(Postgres::BEGIN_WRITE, Sqlite::BEGIN_WRITE).await
+    }
+
+    async fn begin(
+        &mut self,
+        postgres: &'static str,
+        sqlite: &'static str,
+    ) -> Result<Transaction<'_>, StoreError> {
+        Ok(match &mut self.connection {
+            PooledConnection::Postgres(connection) => {
+                Transaction::Postgres(connection.begin_with(postgres).await?)
+            }
+            PooledConnection::Sqlite(connection) => {
+                Transaction::Sqlite(connection.begin_with(sqlite).await?)
+            }
         })
     }
 
     /// Records that every answer has arrived.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.state = CallState::Finished;
     }
 
     /// Records that every answer has arrived, and how the transaction ended.
-    pub(super) fn finish_transaction<T>(&mut self, result: &Result<T, StoreError>) {
+    pub(crate) fn finish_transaction<T>(&mut self, result: &Result<T, StoreError>) {
         self.state = match result {
             Err(StoreError::Unavailable(_)) => CallState::Broken,
             _ => CallState::Finished,
@@ -51,54 +94,77 @@ impl<DB: Dialect> CallConnection<DB> {
     }
 }
 
-impl<DB: Dialect> Drop for CallConnection<DB> {
+impl Drop for CallConnection {
     fn drop(&mut self) {
+        let closes_interrupted = match &self.connection {
+            PooledConnection::Postgres(_) => Postgres::CLOSES_INTERRUPTED,
+            PooledConnection::Sqlite(_) => Sqlite::CLOSES_INTERRUPTED,
+        };
         let is_usable = match self.state {
-            CallState::Running => !DB::CLOSES_INTERRUPTED,
+            CallState::Running => !closes_interrupted,
             CallState::Finished => true,
             CallState::Broken => false,
         };
         if !is_usable {
-            self.connection.close_on_drop();
+            match &mut self.connection {
+                PooledConnection::Postgres(connection) => connection.close_on_drop(),
+                PooledConnection::Sqlite(connection) => connection.close_on_drop(),
+            }
         }
     }
 }
 
-impl<DB: Dialect> Deref for CallConnection<DB> {
-    type Target = DB::Connection;
+/// A transaction on a connection of either database. It is rolled back if it is dropped.
+pub(crate) enum Transaction<'c> {
+    Postgres(sqlx::Transaction<'c, Postgres>),
+    Sqlite(sqlx::Transaction<'c, Sqlite>),
+}
 
-    fn deref(&self) -> &DB::Connection {
-        &self.connection
+impl Transaction<'_> {
+    /// Returns the connection for statements in the transaction.
+    pub(crate) fn connection(&mut self) -> Connection<'_> {
+        match self {
+            Self::Postgres(transaction) => Connection::Postgres(transaction),
+            Self::Sqlite(transaction) => Connection::Sqlite(transaction),
+        }
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(transaction) => transaction.commit().await?,
+            Self::Sqlite(transaction) => transaction.commit().await?,
+        }
+        Ok(())
     }
 }
 
-impl<DB: Dialect> DerefMut for CallConnection<DB> {
-    fn deref_mut(&mut self) -> &mut DB::Connection {
-        &mut self.connection
-    }
-}
-
-/// Runs a query on a connection for reading. With `no limit`, the call may take longer than other calls.
+/// Runs a query on a connection for reading. With `no_limit`, the call may take longer than other calls.
 macro_rules! query {
-    ($store:ident, $name:literal, |$connection:ident| $query:expr) => {
+    ($store:expr, $name:literal, |$connection:ident| $query:expr) => {
         $store
-            .observe($name, $crate::call::read!($store, |$connection| $query))
+            .observe(
+                $name,
+                Box::pin($crate::call::read!($store, |$connection| $query)),
+            )
             .await
     };
-    ($store:ident, $name:literal, no limit, |$connection:ident| $query:expr) => {
+    ($store:expr, $name:literal, no_limit, |$connection:ident| $query:expr) => {
         $store
-            .observe_without_limit($name, $crate::call::read!($store, |$connection| $query))
+            .observe_without_limit(
+                $name,
+                Box::pin($crate::call::read!($store, |$connection| $query)),
+            )
             .await
     };
 }
 
 /// A query on a connection for reading.
 macro_rules! read {
-    ($store:ident, |$connection:ident| $query:expr) => {
+    ($store:expr, |$connection:ident| $query:expr) => {
         async {
             let mut acquired = $store.reader().await?;
-            let $connection = &mut *acquired;
-            let result = $query.await;
+            let $connection = &mut acquired.connection();
+            let result: Result<_, $crate::error::StoreError> = async { $query }.await;
             acquired.finish();
             result
         }
@@ -107,51 +173,61 @@ macro_rules! read {
 
 /// Runs queries in a transaction in which all of them see the same rows.
 macro_rules! snapshot {
-    ($store:ident, $name:literal, |$connection:ident| $queries:expr) => {
+    ($store:expr, $name:literal, |$connection:ident| $queries:expr) => {
         $store
             .observe(
                 $name,
-                $crate::call::transaction!($store.reader(), DB::BEGIN_READ, |$connection| $queries),
+                Box::pin(async {
+                    let mut acquired = $store.reader().await?;
+                    let result = async {
+                        let mut transaction = acquired.begin_read().await?;
+                        let $connection = &mut transaction.connection();
+                        let result: Result<_, $crate::error::StoreError> = async { $queries }.await;
+                        let result = result?;
+                        transaction.commit().await?;
+                        Ok(result)
+                    };
+                    let result = result.await;
+                    acquired.finish_transaction(&result);
+                    result
+                }),
             )
             .await
     };
 }
 
-/// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. With `no limit`, the call may take longer than other calls.
+/// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. The transaction is
+/// committed if the statements succeed. With `no_limit`, the call may take longer than other calls.
 macro_rules! change {
-    ($store:ident, $name:literal, |$connection:ident| $statements:expr) => {
+    ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
         $store
             .observe(
                 $name,
-                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| async {
-                    $crate::schema::check::<DB>(&mut *$connection).await?;
-                    $statements.await
-                }),
+                Box::pin($crate::call::write!($store, |$connection| $statements)),
             )
             .await
     };
-    ($store:ident, $name:literal, no limit, |$connection:ident| $statements:expr) => {
+    ($store:expr, $name:literal, no_limit, |$connection:ident| $statements:expr) => {
         $store
             .observe_without_limit(
                 $name,
-                $crate::call::transaction!($store.writer(), DB::BEGIN_WRITE, |$connection| async {
-                    $crate::schema::check::<DB>(&mut *$connection).await?;
-                    $statements.await
-                }),
+                Box::pin($crate::call::write!($store, |$connection| $statements)),
             )
             .await
     };
 }
 
-/// A transaction on a connection. It is committed if the statements succeed.
-macro_rules! transaction {
-    ($acquire:expr, $begin:expr, |$connection:ident| $statements:expr) => {
+/// Statements in a transaction that changes rows.
+macro_rules! write {
+    ($store:expr, |$connection:ident| $statements:expr) => {
         async {
-            let mut acquired = $acquire.await?;
+            let mut acquired = $store.writer().await?;
             let result = async {
-                let mut transaction = sqlx::Connection::begin_with(&mut *acquired, $begin).await?;
-                let $connection = &mut *transaction;
-                let result = $statements.await?;
+                let mut transaction = acquired.begin_write().await?;
+                let $connection = &mut transaction.connection();
+                $crate::schema::check($connection).await?;
+                let result: Result<_, $crate::error::StoreError> = async { $statements }.await;
+                let result = result?;
                 transaction.commit().await?;
                 Ok(result)
             };
@@ -162,4 +238,4 @@ macro_rules! transaction {
     };
 }
 
-pub(super) use {change, query, read, snapshot, transaction};
+pub(crate) use {change, query, read, snapshot, write};

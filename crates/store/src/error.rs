@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 
-use super::values::NulInText;
+use crate::values::NulInText;
 
 /// The reason why a call to the store failed.
 ///
@@ -86,7 +86,7 @@ impl StoreError {
     }
 
     /// Returns whether the error can come from tables that another version of the program made.
-    pub(super) fn may_be_another_schema(&self) -> bool {
+    pub(crate) fn may_be_another_schema(&self) -> bool {
         matches!(
             self,
             Self::NotMigrated(_) | Self::Refused(_) | Self::Corrupt(_)
@@ -94,7 +94,7 @@ impl StoreError {
     }
 
     /// Returns a stored value that cannot be read; `detail` names it.
-    pub(super) fn corrupt(detail: String) -> Self {
+    pub(crate) fn corrupt(detail: String) -> Self {
         Self::Corrupt(sqlx::Error::Decode(detail.into()))
     }
 }

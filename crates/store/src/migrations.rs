@@ -34,10 +34,10 @@ macro_rules! step {
 const STEPS: &[Step] = &[step!(1, "initial", "0001_initial.sql")];
 
 /// The migrations of Postgres.
-pub(super) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.postgres));
+pub(crate) static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.postgres));
 
 /// The migrations of SQLite.
-pub(super) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.sqlite));
+pub(crate) static SQLITE: LazyLock<Migrator> = LazyLock::new(|| migrator(|step| step.sqlite));
 
 fn migrator(sql: fn(&Step) -> &'static str) -> Migrator {
     let migration = |step: &Step| {

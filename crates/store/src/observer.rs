@@ -13,7 +13,7 @@ use std::{
 use facescan_clock::{Clock, SystemClock};
 use tracing::field::Empty;
 
-use super::StoreError;
+use crate::error::StoreError;
 
 /// Receives the time and the outcome of each call.
 pub trait StoreMetrics: Send + Sync {
@@ -43,7 +43,7 @@ impl Observer {
     }
 
     /// Runs a call, at most for `limit`.
-    pub(super) async fn observe<T>(
+    pub(crate) async fn observe<T>(
         &self,
         name: &'static str,
         limit: Option<Duration>,
@@ -100,7 +100,7 @@ impl Default for Observer {
 }
 
 /// Returns the error of a call that took longer than `limit`.
-pub(super) fn timed_out(limit: Duration) -> StoreError {
+pub(crate) fn timed_out(limit: Duration) -> StoreError {
     let text = format!("the call took longer than {limit:?}");
     StoreError::Unavailable(sqlx::Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,

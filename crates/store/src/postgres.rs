@@ -1,42 +1,28 @@
 //! Postgres.
 
-mod notifications;
-mod vector_indexes;
-
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{PgConnection, Postgres, SqlSafeStr};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, SqlSafeStr};
 
-use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, FilePurge, Record, Statements};
-use super::sql_store::{Pools, SqlStore};
-use super::values::Value;
-use super::{Observer, StoreError, StoreSettings, migrations};
-
-pub(super) use notifications::PostgresNotifications;
+use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::error::StoreError;
+use crate::migrations;
+use crate::pools::Pools;
+use crate::settings::StoreSettings;
+use crate::values::Value;
 
 /// Opens a pool that connects on first use. After the server was unavailable, the pool connects again on the next use.
-pub(super) fn open(
-    url: &str,
-    settings: &StoreSettings,
-    observer: Observer,
-) -> Result<(SqlStore<Postgres>, PostgresNotifications), StoreError> {
+pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreError> {
     let options = encrypted(PgConnectOptions::from_str(url)?, url);
     let options = options.application_name("facescan");
     let pool = PgPoolOptions::new()
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
-        .connect_lazy_with(options.clone());
-    let notifications = PostgresNotifications::new(pool.clone(), options, settings.call_timeout);
-    let pools = Pools {
-        read: pool,
-        write: None,
-    };
-    let store = SqlStore::new(pools, observer, settings.call_timeout);
-    Ok((store, notifications))
+        .connect_lazy_with(options);
+    Ok(Pools::Postgres(pool))
 }
 
 /// Requires TLS and a certificate of the host if the host is not this machine and nobody has chosen. The driver's own default
@@ -54,9 +40,10 @@ fn encrypted(options: PgConnectOptions, url: &str) -> PgConnectOptions {
             .trim_matches(['[', ']'])
             .parse()
             .is_ok_and(|address: IpAddr| address.is_loopback());
-    match is_chosen || is_local {
-        true => options,
-        false => options.ssl_mode(PgSslMode::VerifyFull),
+    if is_chosen || is_local {
+        options
+    } else {
+        options.ssl_mode(PgSslMode::VerifyFull)
     }
 }
 
@@ -78,7 +65,6 @@ impl Dialect for Postgres {
     // A statement that waited for another writer has to see what that writer committed.
     const BEGIN_WRITE: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
     const CLOSES_INTERRUPTED: bool = true;
-    const NEXT_CHUNK: &'static str = next_chunk_sql!("FOR UPDATE OF c SKIP LOCKED");
 
     fn migrator() -> &'static Migrator {
         &migrations::POSTGRES
@@ -129,6 +115,17 @@ impl Statements for PgConnection {
     ) -> Result<Vec<R>, sqlx::Error> {
         sqlx::query_as_with(query, arguments(values)?)
             .persistent(is_reused(values))
+            .fetch_all(self)
+            .await
+    }
+
+    async fn fetch_all_once<R: Record>(
+        &mut self,
+        query: String,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
+            .persistent(false)
             .fetch_all(self)
             .await
     }

@@ -33,4 +33,4 @@ macro_rules! record {
     };
 }
 
-pub(super) use record;
+pub(crate) use record;

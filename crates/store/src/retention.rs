@@ -1,23 +1,19 @@
 //! Deleting what has been kept long enough.
 
-use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::StoreError;
-use crate::{
-    Deletion,
-    batches::mark_deleted,
-    call::{change, query},
-    collections::detach_scans,
-    dialect::{Dialect, Statements, placeholders},
-    erasures::note_deletion,
-    record::record,
-    rows::{IdRow, TenantRow, to_the_microsecond},
-    sql_store::SqlStore,
-    values::Value,
-};
+use crate::batches::{Deletion, mark_deleted};
+use crate::call::{change, query};
+use crate::collections::detach_scans;
+use crate::connection::placeholders;
+use crate::error::StoreError;
+use crate::purge::note_deletion;
+use crate::rows::{IdRow, ScanKeyRow, TenantRow};
+use crate::store::Store;
+use crate::times::{ExpiryTimes, to_the_microsecond};
+use crate::values::Value;
 
 /// What one call has deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,43 +22,6 @@ pub struct ExpiredResults {
     pub scans: u64,
     /// Images whose last scan was deleted.
     pub images: u64,
-}
-
-/// Which results are deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpiryTimes {
-    /// Those that were computed before this time.
-    pub before: OffsetDateTime,
-    /// The time of the deletion.
-    pub now: OffsetDateTime,
-}
-
-/// The results and batches of one database that are too old.
-///
-/// # Errors
-///
-/// As for [`Store`](super::Store).
-#[async_trait]
-pub trait RetentionStore: Send + Sync {
-    /// Returns the tenants that have images or batches.
-    async fn storing_tenants(&self) -> Result<Vec<String>, StoreError>;
-
-    /// Deletes at most `limit` scans of a tenant that are old enough, and the images that have no scan then.
-    async fn expire_results(
-        &self,
-        tenant: &str,
-        times: ExpiryTimes,
-        limit: u32,
-    ) -> Result<ExpiredResults, StoreError>;
-
-    /// Marks at most `limit` batches of a tenant that were created before `before` as expired. The sweeper deletes them with
-    /// their images. Returns their number.
-    async fn expire_batches_of(
-        &self,
-        tenant: &str,
-        before: OffsetDateTime,
-        limit: u32,
-    ) -> Result<u64, StoreError>;
 }
 
 /// Steps from one tenant to the next through the index, because there are many images and few tenants.
@@ -80,82 +39,73 @@ const OLD_SCANS: &str = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s
 const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = $1 AND deletion IS NULL \
      AND created_at < $2 ORDER BY id LIMIT $3";
 
-record! {
-    struct ScanRow {
-        id: Uuid,
-        image_id: Uuid,
-    }
-}
-
-#[async_trait]
-impl<DB: Dialect> RetentionStore for SqlStore<DB> {
-    async fn storing_tenants(&self) -> Result<Vec<String>, StoreError> {
-        query!(self, "storing_tenants", |connection| tenants(connection))
+impl Store {
+    /// Returns the tenants that have images or batches.
+    pub async fn storing_tenants(&self) -> Result<Vec<String>, StoreError> {
+        query!(self, "storing_tenants", |connection| {
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
+            Ok(rows.into_iter().map(|row| row.tenant).collect())
+        })
     }
 
-    async fn expire_results(
+    /// Deletes at most `limit` scans of a tenant that are old enough, and the images that have no scan then.
+    pub async fn expire_results(
         &self,
         tenant: &str,
         times: ExpiryTimes,
         limit: u32,
     ) -> Result<ExpiredResults, StoreError> {
-        change!(self, "expire_results", |connection| expire_results(
-            connection, tenant, times, limit
-        ))
+        change!(self, "expire_results", |connection| {
+            let ExpiryTimes { before, now } = times;
+            let values: [&dyn Value; 4] = [
+                &tenant,
+                &to_the_microsecond(before),
+                &i64::from(limit),
+                &first_id_after(before),
+            ];
+            let old: Vec<ScanKeyRow> = connection.fetch_all(OLD_SCANS, &values).await?;
+            if old.is_empty() {
+                return Ok(ExpiredResults::default());
+            }
+            let ids: Vec<Uuid> = old.iter().map(|scan| scan.id).collect();
+            detach_scans(connection, &ids).await?;
+            let list = placeholders(1, 1, old.len());
+            let scans: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
+            let statement = format!("DELETE FROM scans WHERE id IN {list}");
+            let scans = connection.execute(AssertSqlSafe(statement), &scans).await?;
+            let images: Vec<&dyn Value> = old
+                .iter()
+                .map(|scan| &scan.image_id as &dyn Value)
+                .collect();
+            let statement = format!(
+                "DELETE FROM images WHERE id IN {list} \
+                 AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)"
+            );
+            let images = connection
+                .execute(AssertSqlSafe(statement), &images)
+                .await?;
+            note_deletion(connection, now).await?;
+            Ok(ExpiredResults { scans, images })
+        })
     }
 
-    async fn expire_batches_of(
+    /// Marks at most `limit` batches of a tenant that were created before `before` as expired. The sweeper deletes them with
+    /// their images. Returns their number.
+    pub async fn expire_batches_of(
         &self,
         tenant: &str,
         before: OffsetDateTime,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        change!(self, "expire_batches_of", |connection| expire_batches(
-            connection, tenant, before, limit
-        ))
+        change!(self, "expire_batches_of", |connection| {
+            let values: [&dyn Value; 3] = [&tenant, &to_the_microsecond(before), &i64::from(limit)];
+            let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, &values).await?;
+            for batch in &old {
+                mark_deleted(connection, (tenant, batch.id), Deletion::Expired).await?;
+            }
+            Ok(old.len() as u64)
+        })
     }
-}
-
-async fn tenants(connection: &mut impl Statements) -> Result<Vec<String>, StoreError> {
-    let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
-    Ok(rows.into_iter().map(|row| row.tenant).collect())
-}
-
-async fn expire_results(
-    connection: &mut impl Statements,
-    tenant: &str,
-    ExpiryTimes { before, now }: ExpiryTimes,
-    limit: u32,
-) -> Result<ExpiredResults, StoreError> {
-    let values: [&dyn Value; 4] = [
-        &tenant,
-        &to_the_microsecond(before),
-        &i64::from(limit),
-        &first_id_after(before),
-    ];
-    let old: Vec<ScanRow> = connection.fetch_all(OLD_SCANS, &values).await?;
-    if old.is_empty() {
-        return Ok(ExpiredResults::default());
-    }
-    let ids: Vec<Uuid> = old.iter().map(|scan| scan.id).collect();
-    detach_scans(connection, &ids).await?;
-    let list = placeholders(1, 1, old.len());
-    let scans: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
-    let statement = format!("DELETE FROM scans WHERE id IN {list}");
-    let scans = connection.execute(AssertSqlSafe(statement), &scans).await?;
-    let images: Vec<&dyn Value> = old
-        .iter()
-        .map(|scan| &scan.image_id as &dyn Value)
-        .collect();
-    let statement = format!(
-        "DELETE FROM images WHERE id IN {list} \
-         AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)"
-    );
-    let images = connection
-        .execute(AssertSqlSafe(statement), &images)
-        .await?;
-    note_deletion(connection, now).await?;
-    Ok(ExpiredResults { scans, images })
 }
 
 /// Returns an id that is greater than every id (UUID version 7) that was made before a time.
@@ -164,16 +114,5 @@ fn first_id_after(time: OffsetDateTime) -> Uuid {
     Uuid::from_u128(u128::try_from(milliseconds).unwrap_or(0) << 80)
 }
 
-async fn expire_batches(
-    connection: &mut impl Statements,
-    tenant: &str,
-    before: OffsetDateTime,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    let values: [&dyn Value; 3] = [&tenant, &to_the_microsecond(before), &i64::from(limit)];
-    let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, &values).await?;
-    for batch in &old {
-        mark_deleted(connection, (tenant, batch.id), Deletion::Expired).await?;
-    }
-    Ok(old.len() as u64)
-}
+#[cfg(test)]
+crate::prepared::statements!(TENANTS, OLD_SCANS, OLD_BATCHES);

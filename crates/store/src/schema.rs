@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use sqlx::SqlStr;
 use sqlx::migrate::MigrateError;
 
-use super::StoreError;
-use super::dialect::{Dialect, Statements};
-use super::record::record;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
 
 const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
 
@@ -28,11 +28,12 @@ record! {
 ///
 /// [`StoreError::Schema`] if a migration is unknown, has another text or was interrupted, and [`StoreError::NotMigrated`] if
 /// one is missing.
-pub(super) async fn check<DB: Dialect>(connection: &mut DB::Connection) -> Result<(), StoreError> {
+pub(crate) async fn check(connection: &mut Connection<'_>) -> Result<(), StoreError> {
     let applied: Vec<AppliedMigration> = connection
         .fetch_all(SqlStr::from_static(APPLIED), &[])
         .await?;
-    let mut missing: BTreeMap<i64, &[u8]> = DB::migrator()
+    let mut missing: BTreeMap<i64, &[u8]> = connection
+        .migrator()
         .iter()
         .map(|known| (known.version, &*known.checksum))
         .collect();

@@ -5,18 +5,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::StoreError;
-use crate::{
-    batches::{from_micros, micros},
-    call::{change, query},
-    dialect::{Dialect, Statements},
-    record::record,
-    sql_store::SqlStore,
-    values::Value,
-};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::store::Store;
+use crate::times::{from_micros, micros};
+use crate::values::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -51,30 +48,6 @@ pub enum TakenSearches {
     Exceeded(SearchCount),
 }
 
-/// The quotas of searches in one database.
-///
-/// # Errors
-///
-/// As for [`Store`](super::Store).
-#[async_trait]
-pub trait SearchQuotaStore: Send + Sync {
-    /// Takes searches from the quota of a caller: all of them, or none if they do not fit. Concurrent calls never exceed the
-    /// limit.
-    async fn take_searches(
-        &self,
-        searcher: Searcher<'_>,
-        searches: u64,
-        now: OffsetDateTime,
-    ) -> Result<TakenSearches, StoreError>;
-
-    /// Counts the searches of a caller.
-    async fn count_searches(
-        &self,
-        searcher: Searcher<'_>,
-        now: OffsetDateTime,
-    ) -> Result<SearchCount, StoreError>;
-}
-
 /// Locks the row of the caller until the transaction ends.
 const LOCK: &str = "INSERT INTO search_counters (tenant, key_id, searches) VALUES ($1, $2, 0) \
      ON CONFLICT (tenant, key_id) DO UPDATE SET searches = search_counters.searches";
@@ -91,14 +64,14 @@ const ADD: &str =
 const CLEAN: &str = "DELETE FROM search_minutes WHERE tenant = $1 AND key_id = $2 AND minute <= $3";
 
 record! {
-    struct CountRow {
+    struct SearchesRow {
         searches: i64,
         oldest: Option<i64>,
     }
 }
 
-impl From<Option<CountRow>> for SearchCount {
-    fn from(row: Option<CountRow>) -> Self {
+impl From<Option<SearchesRow>> for SearchCount {
+    fn from(row: Option<SearchesRow>) -> Self {
         let oldest = row.as_ref().and_then(|row| row.oldest);
         Self {
             searches: row.map_or(0, |row| row.searches.cast_unsigned()),
@@ -109,60 +82,53 @@ impl From<Option<CountRow>> for SearchCount {
     }
 }
 
-#[async_trait]
-impl<DB: Dialect> SearchQuotaStore for SqlStore<DB> {
-    async fn take_searches(
+impl Store {
+    /// Takes searches from the quota of a caller: all of them, or none if they do not fit. Concurrent calls never exceed the
+    /// limit.
+    pub async fn take_searches(
         &self,
         searcher: Searcher<'_>,
         searches: u64,
         now: OffsetDateTime,
     ) -> Result<TakenSearches, StoreError> {
-        change!(self, "take_searches", |connection| take(
-            connection, searcher, searches, now
-        ))
+        change!(self, "take_searches", |connection| {
+            let (tenant, key) = (searcher.tenant, searcher.key_id.unwrap_or_default());
+            connection.execute(LOCK, &[&tenant, &key]).await?;
+            let before = count(connection, searcher, now).await?;
+            if before.searches.saturating_add(searches) > searcher.limit {
+                return Ok(TakenSearches::Exceeded(before));
+            }
+            let more = i64::try_from(searches).unwrap_or(i64::MAX);
+            let minute = micros(now) - micros(now).rem_euclid(MINUTE.as_micros() as i64);
+            let values: [&dyn Value; 4] = [&tenant, &key, &minute, &more];
+            connection.execute(ADD_TO_MINUTE, &values).await?;
+            connection.execute(ADD, &[&tenant, &key, &more]).await?;
+            let values: [&dyn Value; 3] = [&tenant, &key, &over(now)];
+            connection.execute(CLEAN, &values).await?;
+            Ok(TakenSearches::Taken)
+        })
     }
 
-    async fn count_searches(
+    /// Counts the searches of a caller.
+    pub async fn count_searches(
         &self,
         searcher: Searcher<'_>,
         now: OffsetDateTime,
     ) -> Result<SearchCount, StoreError> {
-        query!(self, "count_searches", |connection| count(
-            connection, searcher, now
-        ))
+        query!(self, "count_searches", |connection| {
+            count(connection, searcher, now).await
+        })
     }
-}
-
-async fn take(
-    connection: &mut impl Statements,
-    searcher: Searcher<'_>,
-    searches: u64,
-    now: OffsetDateTime,
-) -> Result<TakenSearches, StoreError> {
-    let (tenant, key) = (searcher.tenant, searcher.key_id.unwrap_or_default());
-    connection.execute(LOCK, &[&tenant, &key]).await?;
-    let before = count(connection, searcher, now).await?;
-    if before.searches.saturating_add(searches) > searcher.limit {
-        return Ok(TakenSearches::Exceeded(before));
-    }
-    let more = i64::try_from(searches).unwrap_or(i64::MAX);
-    let minute = micros(now) - micros(now).rem_euclid(MINUTE.as_micros() as i64);
-    let values: [&dyn Value; 4] = [&tenant, &key, &minute, &more];
-    connection.execute(ADD_TO_MINUTE, &values).await?;
-    connection.execute(ADD, &[&tenant, &key, &more]).await?;
-    let values: [&dyn Value; 3] = [&tenant, &key, &over(now)];
-    connection.execute(CLEAN, &values).await?;
-    Ok(TakenSearches::Taken)
 }
 
 async fn count(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     searcher: Searcher<'_>,
     now: OffsetDateTime,
 ) -> Result<SearchCount, StoreError> {
     let key = searcher.key_id.unwrap_or_default();
     let values: [&dyn Value; 3] = [&searcher.tenant, &key, &over(now)];
-    let row: Option<CountRow> = connection.fetch_optional(COUNT, &values).await?;
+    let row: Option<SearchesRow> = connection.fetch_optional(COUNT, &values).await?;
     Ok(row.into())
 }
 
@@ -170,3 +136,6 @@ async fn count(
 fn over(now: OffsetDateTime) -> i64 {
     micros(now - DAY - MINUTE)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(LOCK, COUNT, ADD_TO_MINUTE, ADD, CLEAN);

@@ -9,14 +9,15 @@ use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{SqlSafeStr, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, SqlSafeStr, Sqlite, SqliteConnection};
 
-use super::batches::next_chunk_sql;
-use super::dialect::{Dialect, FilePurge, Record, Statements};
-use super::record::record;
-use super::sql_store::{Pools, SqlStore};
-use super::values::Value;
-use super::{Observer, StoreError, StoreSettings, migrations};
+use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::error::StoreError;
+use crate::migrations;
+use crate::pools::Pools;
+use crate::record::record;
+use crate::settings::StoreSettings;
+use crate::values::Value;
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,11 +26,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// SQLite allows one writer at a time. The writers of this process queue for one connection, in order. Otherwise they
 /// would poll the lock of the file until one of them times out.
-pub(super) fn open(
-    url: &str,
-    settings: &StoreSettings,
-    observer: Observer,
-) -> Result<SqlStore<Sqlite>, StoreError> {
+pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreError> {
     let options = SqliteConnectOptions::from_str(url)?
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -46,19 +43,17 @@ pub(super) fn open(
             .min_connections(1)
             .idle_timeout(None)
             .max_lifetime(None);
-        let pools = Pools {
+        return Ok(Pools::Sqlite {
             read: writer.connect_lazy_with(options),
             write: None,
-        };
-        return Ok(SqlStore::new(pools, observer, settings.call_timeout));
+        });
     }
     files::prepare(options.get_filename(), url.contains("mode=rwc"))?;
     let readers = pool.max_connections(settings.max_connections.max(1));
-    let pools = Pools {
+    Ok(Pools::Sqlite {
         read: readers.connect_lazy_with(options.clone()),
         write: Some(writer.connect_lazy_with(options)),
-    };
-    Ok(SqlStore::new(pools, observer, settings.call_timeout))
+    })
 }
 
 fn is_in_memory(url: &str) -> bool {
@@ -71,7 +66,6 @@ impl Dialect for Sqlite {
     const CLOSES_INTERRUPTED: bool = false;
     // A deferred transaction fails if it reads first, another connection writes, and it then writes.
     const BEGIN_WRITE: &'static str = "BEGIN IMMEDIATE";
-    const NEXT_CHUNK: &'static str = next_chunk_sql!("");
 
     fn migrator() -> &'static Migrator {
         &migrations::SQLITE
@@ -113,6 +107,17 @@ impl Statements for SqliteConnection {
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
         sqlx::query_as_with(query, arguments(values)?)
+            .fetch_all(self)
+            .await
+    }
+
+    async fn fetch_all_once<R: Record>(
+        &mut self,
+        query: String,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
+            .persistent(false)
             .fetch_all(self)
             .await
     }

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// A value that either database takes as a parameter.
-pub(super) trait Value: Sync {
+pub(crate) trait Value: Sync {
     /// Binds the value as the next parameter.
     fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
     /// Binds the value as the next parameter.
@@ -20,7 +20,7 @@ pub(super) trait Value: Sync {
 /// A text has the character U+0000. Postgres has no such texts and SQLite's functions cut them off, so neither gets one.
 #[derive(Debug, thiserror::Error)]
 #[error("a text has the character U+0000")]
-pub(super) struct NulInText;
+pub(crate) struct NulInText;
 
 /// A value that has texts.
 trait Texts {
@@ -90,9 +90,10 @@ values!(unchecked; Uuid, Option<Uuid>, OffsetDateTime, Option<OffsetDateTime>);
 values!(unchecked; Digest, Option<Digest>, Floats, Option<Floats>);
 
 fn without_nul(value: &impl Texts) -> Result<(), NulInText> {
-    match value.has_nul() {
-        true => Err(NulInText),
-        false => Ok(()),
+    if value.has_nul() {
+        Err(NulInText)
+    } else {
+        Ok(())
     }
 }
 
@@ -102,7 +103,7 @@ fn unchecked<T>(_: &T) -> Result<(), NulInText> {
 
 /// A SHA-256: `bytea` in Postgres, `BLOB` in SQLite.
 #[derive(Clone, Copy)]
-pub(super) struct Digest(pub(super) [u8; 32]);
+pub(crate) struct Digest(pub(crate) [u8; 32]);
 
 impl<DB: Database> Type<DB> for Digest
 where
@@ -136,13 +137,13 @@ where
 }
 
 /// Returns bytes as lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// 32-bit floats, kept bit for bit: `real[]` in Postgres, a `BLOB` of little-endian values in SQLite.
 #[derive(Clone)]
-pub(super) struct Floats(pub(super) Vec<f32>);
+pub(crate) struct Floats(pub(crate) Vec<f32>);
 
 impl Type<Postgres> for Floats {
     fn type_info() -> PgTypeInfo {

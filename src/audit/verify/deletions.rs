@@ -1,6 +1,6 @@
 //! Whether retention has deleted what is before the start of a chain.
 
-use facescan_store::{AuditChain, AuditDeletion, AuditStore, FIRST_HASH, StoreError};
+use facescan_store::{AuditChain, AuditDeletion, FIRST_HASH, Store, StoreError};
 
 use super::{Evidence, Fault};
 
@@ -13,7 +13,7 @@ const PAGE: u32 = 100;
 /// # Errors
 /// Returns an error of the database.
 pub(super) async fn fault(
-    store: &dyn AuditStore,
+    store: &Store,
     tenant: &str,
     (chain, evidence): (&AuditChain, Evidence<'_>),
 ) -> Result<Option<(u64, Fault)>, StoreError> {

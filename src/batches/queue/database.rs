@@ -1,6 +1,6 @@
 //! The queue on the database.
 
-use std::{future, sync::Arc, time::Duration};
+use std::{future, time::Duration};
 
 use async_trait::async_trait;
 use facescan_store::ChunkNotifications;
@@ -11,7 +11,7 @@ use super::WorkQueue;
 /// Wakes the workers of this process, and with Postgres those of other processes. Workers also look at the database from time
 /// to time.
 pub struct DatabaseQueue {
-    notifications: Option<Arc<dyn ChunkNotifications>>,
+    notifications: Option<ChunkNotifications>,
     /// The shortest time between two notifications, and the wait after an error.
     interval: Duration,
     /// Wakes the workers of this process.
@@ -22,7 +22,7 @@ pub struct DatabaseQueue {
 
 impl DatabaseQueue {
     /// Creates a queue that notifies other processes at most once in `interval`.
-    pub fn new(notifications: Option<Arc<dyn ChunkNotifications>>, interval: Duration) -> Self {
+    pub fn new(notifications: Option<ChunkNotifications>, interval: Duration) -> Self {
         Self {
             notifications,
             interval,
@@ -37,7 +37,7 @@ impl DatabaseQueue {
         self.ready.notify_waiters();
     }
 
-    async fn notify(&self, notifications: &dyn ChunkNotifications) {
+    async fn notify(&self, notifications: &ChunkNotifications) {
         loop {
             self.submitted.notified().await;
             if let Err(error) = notifications.notify().await {
@@ -48,7 +48,7 @@ impl DatabaseQueue {
         }
     }
 
-    async fn listen(&self, notifications: &dyn ChunkNotifications) {
+    async fn listen(&self, notifications: &ChunkNotifications) {
         loop {
             match notifications.wait().await {
                 Ok(()) => self.wake(),
@@ -80,7 +80,6 @@ impl WorkQueue for DatabaseQueue {
         match &self.notifications {
             None => future::pending().await,
             Some(notifications) => {
-                let notifications = notifications.as_ref();
                 tokio::join!(self.notify(notifications), self.listen(notifications));
             }
         }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{BatchStore, ReadyChunk, StoreError};
+use facescan_store::{ReadyChunk, Store, StoreError};
 
 /// The number of chunks that are announced at a time.
 const CHUNKS_PER_CALL: u32 = 1000;
@@ -14,7 +14,7 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60);
 /// The chunks that a message queue must be told of.
 pub struct Outbox {
     /// The batches in the database.
-    pub store: Arc<dyn BatchStore>,
+    pub store: Store,
     /// The clock of the application.
     pub clock: Arc<dyn Clock>,
     /// How often to look for chunks that another process has made ready.

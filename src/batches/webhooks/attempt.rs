@@ -149,7 +149,7 @@ impl Attempt {
             at,
             result,
         };
-        if self.batches.webhooks.end_attempt(&end).await? {
+        if self.batches.store.end_attempt(&end).await? {
             self.batches.metrics().webhook_disabled();
             tracing::warn!(
                 webhook = %webhook.id,

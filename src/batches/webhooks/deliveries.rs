@@ -125,7 +125,7 @@ impl Deliveries {
     /// Begins the attempts that are due, as far as there are slots.
     async fn look(&mut self) -> Result<Look, StoreError> {
         let now = self.batches.clock().now();
-        let store = Arc::clone(&self.batches.webhooks);
+        let store = self.batches.store.clone();
         let tenants = store
             .tenants_with_deliveries(now, &self.last_tenant, TENANTS_PER_LOOK)
             .await?;

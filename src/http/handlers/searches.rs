@@ -304,7 +304,7 @@ pub async fn list(
     let collection = request.collection().await?;
     let query: SearchesQuery = read_query(query.as_deref().unwrap_or_default())?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
-    let (tenant, audit) = (&collection.tenant, &request.state.retention.audit);
+    let (tenant, audit) = (&collection.tenant, &request.state.store);
     // One more shows whether there is another page.
     if query.before.is_some_and(|before| before < 1) {
         return Err(ApiError::invalid_option("before", "must be at least 1"));

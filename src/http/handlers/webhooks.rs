@@ -237,7 +237,7 @@ pub async fn list(
     context: RequestContext,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let webhooks = &state.batches.webhooks;
+    let webhooks = &state.batches.store;
     let tenant = &context.principal.tenant;
     let listed = webhooks.list_webhooks(tenant).await?;
     let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;

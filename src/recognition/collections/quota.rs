@@ -3,9 +3,7 @@
 //! Whoever learns whether a face is similar to an enrolled one has searched, also if the request was an enrolment. The database
 //! has the counts, so a limit holds for all servers, after a restart, and for requests at the same moment.
 
-use std::sync::Arc;
-
-use facescan_store::{SearchCount, SearchQuotaStore, Searcher, StoreError, TakenSearches};
+use facescan_store::{SearchCount, Searcher, Store, StoreError, TakenSearches};
 use time::OffsetDateTime;
 
 use crate::{audit::AuditError, context::RequestContext, recognition::error::RecognitionError};
@@ -14,7 +12,7 @@ use crate::{audit::AuditError, context::RequestContext, recognition::error::Reco
 #[derive(Clone)]
 pub struct SearchQuota {
     /// The counts of all callers.
-    pub store: Arc<dyn SearchQuotaStore>,
+    pub store: Store,
     /// The most searches in 24 hours. 0 is no limit.
     pub per_day: u32,
 }

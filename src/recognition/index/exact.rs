@@ -14,7 +14,7 @@ use std::{
 use async_trait::async_trait;
 use facescan_index::Query;
 use facescan_inference::pool::CpuPool;
-use facescan_store::{CollectionStore, IndexPosition};
+use facescan_store::{IndexPosition, Store};
 use futures::future::try_join_all;
 use uuid::Uuid;
 
@@ -23,14 +23,14 @@ use loaded::LoadedCollection;
 
 /// The exact index of all collections.
 pub struct ExactIndex {
-    store: Arc<dyn CollectionStore>,
+    store: Store,
     pool: Arc<CpuPool>,
     collections: Mutex<HashMap<Uuid, Arc<LoadedCollection>>>,
 }
 
 impl ExactIndex {
     /// Creates an index that reads from `store` and scans on `pool`.
-    pub fn new(store: Arc<dyn CollectionStore>, pool: Arc<CpuPool>) -> Self {
+    pub fn new(store: Store, pool: Arc<CpuPool>) -> Self {
         Self {
             store,
             pool,

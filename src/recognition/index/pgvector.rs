@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use facescan_store::{
-    CollectionStore, Graph, IndexPosition, IndexWork, NearestRows, StoreError, VectorIndexStore,
+    Graph, IndexPosition, IndexWork, NearestRows, Store, StoreError, VectorIndexes,
 };
 use tokio::task::JoinHandle;
 
@@ -39,11 +39,7 @@ pub struct PgvectorIndex {
 
 impl PgvectorIndex {
     /// Creates an index.
-    pub fn new(
-        collections: Arc<dyn CollectionStore>,
-        vectors: Arc<dyn VectorIndexStore>,
-        settings: HnswSettings,
-    ) -> Self {
+    pub fn new(collections: Store, vectors: VectorIndexes, settings: HnswSettings) -> Self {
         Self {
             maintenance: Arc::new(Maintenance::new(collections, vectors, settings)),
             task: Mutex::default(),

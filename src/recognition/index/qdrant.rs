@@ -20,7 +20,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use facescan_store::{CollectionStore, IndexPosition};
+use facescan_store::{IndexPosition, Store};
 use qdrant_client::{Qdrant, QdrantError};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
@@ -35,7 +35,7 @@ const ATTEMPTS: usize = 3;
 
 /// The index on a Qdrant server.
 pub struct QdrantIndex {
-    store: Arc<dyn CollectionStore>,
+    store: Store,
     points: PointCollections,
     collections: Mutex<HashMap<Uuid, Arc<FollowedCollection>>>,
     /// Whether points without a position were looked for.
@@ -47,7 +47,7 @@ impl QdrantIndex {
     ///
     /// # Errors
     /// Returns an error if the settings have no URL.
-    pub fn new(store: Arc<dyn CollectionStore>, settings: &QdrantServer) -> anyhow::Result<Self> {
+    pub fn new(store: Store, settings: &QdrantServer) -> anyhow::Result<Self> {
         let Some(url) = &settings.url else {
             anyhow::bail!(
                 "recognition.index is qdrant, which needs qdrant.url; set it to the gRPC address of the server"
@@ -84,7 +84,7 @@ impl QdrantIndex {
                 Arc::new(FollowedCollection::new(
                     position.collection_id,
                     points,
-                    Arc::clone(&self.store),
+                    self.store.clone(),
                 ))
             });
         Arc::clone(collection)

@@ -164,7 +164,7 @@ async fn a_refused_message_waits_for_another_attempt() {
         again_at: later,
         limit: 10,
     };
-    let due = batches.webhooks.take_deliveries("default", request).await;
+    let due = batches.store.take_deliveries("default", request).await;
     let due = due.unwrap().deliveries;
     assert_eq!((due.len(), due[0].attempts), (1, 2));
     let first = messages.lock().unwrap()[0].0["webhook-id"].clone();
@@ -202,8 +202,8 @@ async fn an_address_that_the_guard_forbids_is_refused() {
 
 /// Returns the actions of the trail that concern webhooks.
 async fn audited(app: &TestApp) -> Vec<String> {
-    let stores = facescan::app::open_stores(&app.app.config, Observer::default());
-    let audit = stores.await.unwrap().audit;
+    let store = facescan::app::open_store(&app.app.config, Observer::default());
+    let audit = store.await.unwrap();
     let entries = audit.audit_entries("default", 0, 100).await;
     let actions = entries.unwrap().into_iter().map(|line| line.entry.action);
     actions
@@ -242,11 +242,7 @@ async fn an_address_that_is_gone_is_switched_off_until_someone_enables_it() {
     let enabled = post_json(&app, &format!("{webhook}/enable"), &json!({})).await;
     assert_eq!(enabled.json()["state"], "enabled", "{:?}", enabled.body);
     let later = app.app.batches.clock().now() + std::time::Duration::from_secs(60);
-    let tenants = app
-        .app
-        .batches
-        .webhooks
-        .tenants_with_deliveries(later, "", 9);
+    let tenants = app.app.batches.store.tenants_with_deliveries(later, "", 9);
     assert_eq!(tenants.await.unwrap(), ["default"]);
     assert_eq!(messages.lock().unwrap().len(), 1);
     app.delete(&webhook).await;
@@ -393,7 +389,7 @@ impl Poster for Receiver {
 async fn end_a_batch(batches: &Batches, tenant: &str, urls: &[&str]) {
     for url in urls {
         let webhook = batches.new_webhook(tenant, None, (url, None)).unwrap();
-        let added = batches.webhooks.create_webhook(&webhook, 1000, None).await;
+        let added = batches.store.create_webhook(&webhook, 1000, None).await;
         assert!(added.unwrap());
     }
     let batch = new_batch(tenant, 1);

@@ -1,7 +1,7 @@
 //! What the audit trail records of requests.
 
 use axum::http::{Request, StatusCode};
-use facescan_store::{AuditEntry, Stores};
+use facescan_store::{AuditEntry, Store};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, SqliteConnection};
@@ -15,16 +15,16 @@ use crate::{
     },
 };
 
-async fn stores(app: &TestApp) -> Stores {
+async fn store(app: &TestApp) -> Store {
     let url = format!("sqlite://{}/facescan.sqlite", app.data_dir().display());
     let observer = facescan_store::Observer::default();
-    facescan_store::open(&settings(&url), observer)
+    facescan_store::Store::open(&settings(&url), observer)
         .await
         .unwrap()
 }
 
 async fn entries(app: &TestApp) -> Vec<AuditEntry> {
-    let audit = stores(app).await.audit;
+    let audit = store(app).await;
     audit.audit_entries("default", 0, 100).await.unwrap()
 }
 

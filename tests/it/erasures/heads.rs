@@ -266,7 +266,7 @@ async fn heads_go_to_object_stores_and_servers() {
     let publish = async |destination| {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let publisher = HeadPublisher {
-            store: Arc::clone(&noted.app.app.retention.audit),
+            store: noted.app.app.store.clone(),
             destination,
             key: None,
             clock,

@@ -100,7 +100,7 @@ async fn propose(gallery: &Gallery<'_>, vectors: &[Vec<f32>], rows: usize) -> Ve
 }
 
 async fn rows_belong_to_the_collection(gallery: &mut Gallery<'_>) {
-    let store = &gallery.under_test.stores.collections;
+    let store = &gallery.under_test.store;
     let own = store.index_rows(gallery.id, 0, 10_000).await.unwrap();
     let own: HashSet<u64> = own.into_iter().map(|row| row.row).collect();
     assert_eq!(own.len(), gallery.faces.len());
@@ -172,7 +172,7 @@ async fn erasures_and_enrolments_keep_the_answers(gallery: &mut Gallery<'_>, is_
         answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
     }
     let now = gallery.under_test.collections.clock.now();
-    let erasures = &gallery.under_test.stores.erasures;
+    let erasures = &gallery.under_test.store;
     assert!(erasures.purge_erased(now).await.unwrap());
     (gallery.under_test.settle)().await;
     answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
@@ -194,7 +194,7 @@ async fn a_rebuilt_and_a_purged_index_answer_the_same(
     assert_eq!(contents().await.state, before.state);
     answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
     let now = collections.clock.now();
-    let erasures = &under_test.stores.erasures;
+    let erasures = &under_test.store;
     assert!(erasures.rewrite_erased(now).await.unwrap());
     collections.index.purge().await.unwrap();
     answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 async fn indexes(under_test: &UnderTest) -> Vec<VectorIndex> {
-    let vectors = under_test.stores.vector_indexes.as_ref().unwrap();
+    let vectors = under_test.store.vector_indexes().unwrap();
     vectors.vector_indexes().await.unwrap()
 }
 

@@ -76,7 +76,7 @@ async fn erase_and_purge(gallery: &mut Gallery<'_>, erased: &Face) {
     gallery.erase(erased.subject).await;
     let under_test = gallery.under_test;
     let now = under_test.collections.clock.now();
-    let erasures = &under_test.stores.erasures;
+    let erasures = &under_test.store;
     assert!(erasures.rewrite_erased(now).await.unwrap());
     under_test.collections.index.purge().await.unwrap();
 }
@@ -98,7 +98,7 @@ async fn erased_vectors_leave_the_files_of_postgres() {
         // The purge after each erasure frees the row in the table, and rewrites what is left of the index.
         gallery.erase(erased.subject).await;
         let now = under_test.collections.clock.now();
-        assert!(under_test.stores.erasures.purge_erased(now).await.unwrap());
+        assert!(under_test.store.purge_erased(now).await.unwrap());
         assert!(!is_in_files(&database, &folder, &halves).await, "the index");
         assert!(is_in_files(&database, &folder, &kept_halves).await);
 
@@ -157,8 +157,8 @@ async fn erased_vectors_leave_the_files_of_qdrant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_purge_does_not_wait_for_the_building_of_an_index() {
     on_postgres(|database: Database| async move {
-        let stores = database.open_all().await;
-        let erasures = &stores.erasures;
+        let store = database.open().await;
+        let erasures = &store;
         let now = time::OffsetDateTime::now_utc();
         let mut builder = database.connect().await;
         execute(&mut builder, "BEGIN").await;

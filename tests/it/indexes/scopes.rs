@@ -174,7 +174,7 @@ async fn is_gone(gallery: &Gallery<'_>) {
         tenant: gallery.owner.tenant,
         id: gallery.id,
     };
-    let store = &gallery.under_test.stores.collections;
+    let store = &gallery.under_test.store;
     assert!(store.collection(key).await.unwrap().is_none());
 }
 

@@ -24,7 +24,7 @@ use facescan::{
 use facescan_clock::{Clock, SystemClock};
 use facescan_store::{
     Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
-    IndexPosition, NewEnrolment, NewErasure, Stores, Subject, SubjectDetails, Written,
+    IndexPosition, NewEnrolment, NewErasure, Store, Subject, SubjectDetails, Written,
 };
 use futures::future::BoxFuture;
 use uuid::Uuid;
@@ -51,7 +51,7 @@ const OWNER: Owner = Owner {
 
 /// An implementation of an index, over one database.
 pub struct UnderTest {
-    pub stores: Stores,
+    pub store: Store,
     pub collections: Collections,
     /// The number of rows that the index has proposed so far.
     pub proposed: Arc<AtomicUsize>,
@@ -65,21 +65,21 @@ pub struct UnderTest {
 
 impl UnderTest {
     /// Combines an index that compares all faces and builds nothing in the background with its database.
-    pub fn new(stores: Stores, index: Arc<dyn FaceIndex>) -> Self {
+    pub fn new(store: Store, index: Arc<dyn FaceIndex>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
-        let audit = Arc::clone(&stores.audit);
+        let audit = store.clone();
         let proposed = Arc::new(AtomicUsize::new(0));
         let counted = CountedIndex {
             index,
             proposed: Arc::clone(&proposed),
         };
         let collections = Collections {
-            store: Arc::clone(&stores.collections),
+            store: store.clone(),
             index: Arc::new(counted),
             calibrations: Arc::new(Calibrations::load(&[]).unwrap()),
             max_search_far: 1.0,
             quota: SearchQuota {
-                store: Arc::clone(&stores.search_quotas),
+                store: store.clone(),
                 per_day: 0,
             },
             audit: AuditLog::start(AuditLevel::Off, audit, Arc::clone(&clock)),
@@ -87,7 +87,7 @@ impl UnderTest {
             clock,
         };
         Self {
-            stores,
+            store,
             collections,
             proposed,
             settle: Box::new(|| Box::pin(async {})),
@@ -181,7 +181,7 @@ impl<'a> Gallery<'a> {
                 far: 0.0001,
             },
         };
-        let store = &under_test.stores.collections;
+        let store = &under_test.store;
         let written = store.create_collection(&collection, None).await.unwrap();
         assert_eq!(written, Written::Done);
         Self {
@@ -203,7 +203,7 @@ impl<'a> Gallery<'a> {
 
     /// Reads the collection from the database.
     pub async fn collection(&self) -> Collection {
-        let store = &self.under_test.stores.collections;
+        let store = &self.under_test.store;
         store.collection(self.key()).await.unwrap().unwrap()
     }
 
@@ -227,7 +227,7 @@ impl<'a> Gallery<'a> {
             last_seen_at: now,
             details: SubjectDetails::default(),
         };
-        let store = &self.under_test.stores.collections;
+        let store = &self.under_test.store;
         let written = store
             .create_subject(self.owner.tenant, &subject, None)
             .await
@@ -312,7 +312,7 @@ pub fn wanted(limit: usize) -> Wanted {
 
 /// Erases something from the collections of a tenant. Returns false if the tenant has no such thing.
 pub async fn erase(under_test: &UnderTest, tenant: &str, target: ErasureTarget) -> bool {
-    let erasures = &under_test.stores.erasures;
+    let erasures = &under_test.store;
     let new = NewErasure {
         id: Uuid::now_v7(),
         tenant: tenant.to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use facescan::audit::verify::{Evidence, Fault, NotedHead, Verdict, verify};
-use facescan_store::{AuditEntry, ExpiryTimes, FIRST_HASH, NewAuditEntry, Stores};
+use facescan_store::{AuditEntry, ExpiryTimes, FIRST_HASH, NewAuditEntry, Store};
 
 use super::fixtures::noon;
 
@@ -19,8 +19,8 @@ fn entry(tenant: &str, seconds: u64) -> NewAuditEntry {
     }
 }
 
-pub async fn scenario(stores: &Stores) {
-    let audit = &stores.audit;
+pub async fn scenario(store: &Store) {
+    let audit = store;
     assert_eq!(audit.audit_chain("audit").await.unwrap(), None);
     // Entries of several tenants arrive together, and calls run at once.
     let together = [entry("audit", 0), entry("other", 0), entry("audit", 1)];
@@ -50,11 +50,11 @@ pub async fn scenario(stores: &Stores) {
     assert_eq!(hex, first);
     let page = audit.audit_entries("audit", 3, 2).await.unwrap();
     assert_eq!(page, entries[3..5]);
-    verify_and_expire(stores, &entries).await;
+    verify_and_expire(store, &entries).await;
 }
 
-async fn verify_and_expire(stores: &Stores, entries: &[AuditEntry]) {
-    let audit = &stores.audit;
+async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
+    let audit = store;
     let intact = |verdict| match verdict {
         Verdict::Intact { entries, chain } => (entries, chain.last),
         broken @ Verdict::Broken { .. } => panic!("{broken:?}"),

@@ -7,11 +7,9 @@ mod pages;
 mod submit;
 mod turns;
 
-use std::sync::Arc;
-
 use facescan_store::{
-    AddedItems, Batch, BatchStore, ChunkEnd, ClaimRequest, CompleteRequest, Item, ItemFilter,
-    ItemOutcome, ItemPage, LeasedChunk, NewBatch, NewItem, NewItems,
+    AddedItems, Batch, ChunkEnd, ClaimRequest, CompleteRequest, Item, ItemFilter, ItemOutcome,
+    ItemPage, LeasedChunk, NewBatch, NewItem, NewItems, Store,
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -25,13 +23,13 @@ const LEASE: Duration = Duration::seconds(30);
 
 /// Runs every step. Each step has its own tenant, and leaves no chunk that another step could claim.
 pub async fn scenario(database: &Database) {
-    let stores = database.open_all().await;
-    let batches = &stores.batches;
+    let store = database.open().await;
+    let batches = &store;
     submit::create_once(batches).await;
     submit::add_each_id_once(batches).await;
-    leases::finish_a_batch(&stores).await;
-    leases::lose_a_lease(&stores, database).await;
-    leases::find_a_cached_scan(&stores).await;
+    leases::finish_a_batch(&store).await;
+    leases::lose_a_lease(&store, database).await;
+    leases::find_a_cached_scan(&store).await;
     leases::retry_later(batches).await;
     pages::end_a_page_of_items_by_bytes(batches).await;
     pages::leave_receipts_out_of_lists(batches).await;
@@ -40,8 +38,8 @@ pub async fn scenario(database: &Database) {
     manage::cancel_between_chunks(batches).await;
     manage::retry_failed_items(batches).await;
     manage::keep_tenants_apart(batches).await;
-    delete::delete_with_own_scans(&stores, database).await;
-    delete::expire_and_sweep(&stores, database).await;
+    delete::delete_with_own_scans(&store, database).await;
+    delete::expire_and_sweep(&store, database).await;
     delete::end_chunks_of_dead_workers(batches).await;
     turns::claim_concurrently(batches).await;
 }
@@ -78,7 +76,7 @@ fn items(count: usize) -> Vec<NewItem> {
 }
 
 /// Creates a batch with items that is closed.
-async fn submit(batches: &Arc<dyn BatchStore>, batch: NewBatch, count: usize) -> Batch {
+async fn submit(batches: &Store, batch: NewBatch, count: usize) -> Batch {
     let id = batch.id;
     batches.create_batch(&batch).await.unwrap();
     let added = add(batches, id, &items(count), None).await.unwrap();
@@ -88,7 +86,7 @@ async fn submit(batches: &Arc<dyn BatchStore>, batch: NewBatch, count: usize) ->
 
 /// Adds items that one request has read.
 async fn add(
-    batches: &Arc<dyn BatchStore>,
+    batches: &Store,
     batch: Uuid,
     items: &[NewItem],
     read_before: Option<u64>,
@@ -104,7 +102,7 @@ async fn add(
 }
 
 /// Completes the request and closes the batch.
-async fn complete(batches: &Arc<dyn BatchStore>, batch: Uuid, digest: [u8; 32]) -> Option<Batch> {
+async fn complete(batches: &Store, batch: Uuid, digest: [u8; 32]) -> Option<Batch> {
     let completed = batches.complete_request(CompleteRequest {
         batch,
         digest,
@@ -125,7 +123,7 @@ fn claim_at(now: OffsetDateTime) -> ClaimRequest {
     }
 }
 
-async fn claim(batches: &Arc<dyn BatchStore>, now: OffsetDateTime) -> Option<LeasedChunk> {
+async fn claim(batches: &Store, now: OffsetDateTime) -> Option<LeasedChunk> {
     batches.claim_chunk(&claim_at(now)).await.unwrap()
 }
 
@@ -155,13 +153,13 @@ fn end() -> ChunkEnd {
 }
 
 /// Finishes all items of a chunk.
-async fn finish(batches: &Arc<dyn BatchStore>, chunk: &LeasedChunk) -> bool {
+async fn finish(batches: &Store, chunk: &LeasedChunk) -> bool {
     let outcomes: Vec<_> = chunk.items.iter().map(|item| ok(item.position)).collect();
     let finished = batches.finish_items(&chunk.lease, &outcomes, end());
     finished.await.unwrap().unwrap().is_batch_done
 }
 
-async fn all_items(batches: &Arc<dyn BatchStore>, batch: Uuid) -> Vec<Item> {
+async fn all_items(batches: &Store, batch: Uuid) -> Vec<Item> {
     let page = ItemPage {
         after: None,
         limit: 100,

@@ -5,8 +5,8 @@ mod expiry;
 use std::collections::BTreeMap;
 
 use facescan_store::{
-    Changed, Collection, CollectionKey, CollectionKind, CollectionStore, CollectionTerms, Consent,
-    Enrolled, ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Stores, Subject,
+    Changed, Collection, CollectionKey, CollectionKind, CollectionTerms, Consent, Enrolled,
+    ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Store, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
 use serde_json::json;
@@ -16,14 +16,14 @@ use uuid::Uuid;
 use super::fixtures::{erase, face_at, new_scan, noon};
 
 /// Runs every step.
-pub async fn scenario(stores: &Stores) {
-    names_and_ids_are_unique(stores).await;
-    only_live_subjects_are_in_answers(stores).await;
-    an_index_can_follow(stores).await;
-    erasing_removes_enrolments(stores).await;
-    expiry::deleting_old_scans_keeps_enrolments(stores).await;
-    an_erased_image_takes_enrolments_of_older_scans(stores).await;
-    expiry::time_ends_subjects(stores).await;
+pub async fn scenario(store: &Store) {
+    names_and_ids_are_unique(store).await;
+    only_live_subjects_are_in_answers(store).await;
+    an_index_can_follow(store).await;
+    erasing_removes_enrolments(store).await;
+    expiry::deleting_old_scans_keeps_enrolments(store).await;
+    an_erased_image_takes_enrolments_of_older_scans(store).await;
+    expiry::time_ends_subjects(store).await;
 }
 
 pub fn collection(tenant: &str, name: &str) -> Collection {
@@ -76,12 +76,12 @@ fn face(direction: [f32; 2]) -> NewEnrolment {
     }
 }
 
-pub async fn created(store: &dyn CollectionStore, collection: &Collection) {
+pub async fn created(store: &Store, collection: &Collection) {
     let written = store.create_collection(collection, None).await.unwrap();
     assert_eq!(written, Written::Done);
 }
 
-async fn added(store: &dyn CollectionStore, collection: &Collection) -> Subject {
+async fn added(store: &Store, collection: &Collection) -> Subject {
     let subject = subject(collection);
     let written = store.create_subject(&collection.tenant, &subject, None);
     assert_eq!(written.await.unwrap(), Written::Done);
@@ -89,7 +89,7 @@ async fn added(store: &dyn CollectionStore, collection: &Collection) -> Subject 
 }
 
 async fn enrol(
-    store: &dyn CollectionStore,
+    store: &Store,
     collection: &Collection,
     subject: &Subject,
     faces: &[NewEnrolment],
@@ -99,12 +99,12 @@ async fn enrol(
 }
 
 /// Returns the rows of a collection, as an index has them after it has read all of them.
-async fn rows(store: &dyn CollectionStore, collection: &Collection) -> Vec<IndexRow> {
+async fn rows(store: &Store, collection: &Collection) -> Vec<IndexRow> {
     store.index_rows(collection.id, 0, 1000).await.unwrap()
 }
 
 async fn live(
-    store: &dyn CollectionStore,
+    store: &Store,
     (tenant, collection): (&str, &Collection),
     rows: &[u64],
     now: OffsetDateTime,
@@ -117,8 +117,7 @@ async fn live(
     live.into_iter().map(|row| row.enrolment.id).collect()
 }
 
-async fn names_and_ids_are_unique(stores: &Stores) {
-    let store = stores.collections.as_ref();
+async fn names_and_ids_are_unique(store: &Store) {
     let (a, b) = (collection("names", "a"), collection("names", "b"));
     created(store, &a).await;
     created(store, &b).await;
@@ -218,8 +217,7 @@ async fn names_and_ids_are_unique(stores: &Stores) {
     assert_eq!(read, Some(subject));
 }
 
-async fn only_live_subjects_are_in_answers(stores: &Stores) {
-    let store = stores.collections.as_ref();
+async fn only_live_subjects_are_in_answers(store: &Store) {
     let mut gallery = collection("live", "gallery");
     gallery.terms.consent_required = true;
     created(store, &gallery).await;
@@ -305,16 +303,15 @@ async fn only_live_subjects_are_in_answers(stores: &Stores) {
 }
 
 /// Applies the changes of a collection to an empty index, and compares it with the rows.
-async fn an_index_can_follow(stores: &Stores) {
-    let store = stores.collections.as_ref();
+async fn an_index_can_follow(store: &Store) {
     let gallery = collection("follow", "gallery");
     created(store, &gallery).await;
     let (first, second) = (added(store, &gallery).await, added(store, &gallery).await);
     let faces: Vec<NewEnrolment> = (0..5).map(|n| face([1.0, n as f32])).collect();
     enrol(store, &gallery, &first, &faces[..3]).await;
     enrol(store, &gallery, &second, &faces[3..]).await;
-    erase(stores, "follow", ErasureTarget::Enrolment(faces[1].id)).await;
-    erase(stores, "follow", ErasureTarget::Subject(second.id)).await;
+    erase(store, "follow", ErasureTarget::Enrolment(faces[1].id)).await;
+    erase(store, "follow", ErasureTarget::Subject(second.id)).await;
 
     let position = store
         .collection(key(&gallery))
@@ -370,8 +367,7 @@ async fn an_index_can_follow(stores: &Stores) {
     assert_eq!(next, [index[1].clone()]);
 }
 
-async fn erasing_removes_enrolments(stores: &Stores) {
-    let store = stores.collections.as_ref();
+async fn erasing_removes_enrolments(store: &Store) {
     let gallery = collection("erase people", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
@@ -379,7 +375,7 @@ async fn erasing_removes_enrolments(stores: &Stores) {
     for number in [1, 2] {
         let mut scan = new_scan("erase people", number);
         scan.faces = vec![face_at(10.0), face_at(300.0)];
-        stores.scans.save_scan(scan.clone()).await.unwrap();
+        store.save_scan(scan.clone()).await.unwrap();
         scans.push(scan);
     }
     let of = |scan: usize, position: usize| NewEnrolment {
@@ -394,7 +390,7 @@ async fn erasing_removes_enrolments(stores: &Stores) {
         Enrolled::Done
     );
     let erased = async |target| {
-        let report = erase(stores, "erase people", target).await;
+        let report = erase(store, "erase people", target).await;
         let counts = report.unwrap().counts;
         (counts.subjects, counts.enrolments)
     };
@@ -412,7 +408,7 @@ async fn erasing_removes_enrolments(stores: &Stores) {
         (0, 1)
     );
     assert_eq!(left().await, 2);
-    let foreign = erase(stores, "names", ErasureTarget::Enrolment(faces[3].id)).await;
+    let foreign = erase(store, "names", ErasureTarget::Enrolment(faces[3].id)).await;
     assert_eq!(foreign, None, "another tenant");
     assert_eq!(erased(ErasureTarget::Enrolment(faces[3].id)).await, (0, 1));
     assert_eq!(left().await, 1);
@@ -424,7 +420,7 @@ async fn erasing_removes_enrolments(stores: &Stores) {
     created(store, &again).await;
     let person = added(store, &again).await;
     enrol(store, &again, &person, &[face([1.0, 0.0])]).await;
-    let report = erase(stores, "erase people", ErasureTarget::Tenant).await;
+    let report = erase(store, "erase people", ErasureTarget::Tenant).await;
     let counts = report.unwrap().counts;
     let expected = ErasedCounts {
         images: 1,
@@ -439,14 +435,13 @@ async fn erasing_removes_enrolments(stores: &Stores) {
 }
 
 /// A scan is replaced, so its faces are deleted. The image is erased later.
-async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
-    let store = stores.collections.as_ref();
+async fn an_erased_image_takes_enrolments_of_older_scans(store: &Store) {
     let gallery = collection("older scans", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
     let mut scan = new_scan("older scans", 1);
     scan.faces = vec![face_at(10.0), face_at(300.0)];
-    stores.scans.save_scan(scan.clone()).await.unwrap();
+    store.save_scan(scan.clone()).await.unwrap();
     let enrolled = NewEnrolment {
         face_id: Some(scan.faces[0].id),
         image_id: None,
@@ -456,20 +451,20 @@ async fn an_erased_image_takes_enrolments_of_older_scans(stores: &Stores) {
     enrol(store, &gallery, &person, &[enrolled]).await;
     // Without the other face, the scan does not answer, and a new one replaces it.
     let other = ErasureTarget::Face(scan.faces[1].id);
-    erase(stores, "older scans", other).await;
+    erase(store, "older scans", other).await;
     let again = facescan_store::NewScan {
         id: Uuid::now_v7(),
         faces: vec![face_at(10.0)],
         ..scan.clone()
     };
-    stores.scans.save_scan(again).await.unwrap();
+    store.save_scan(again).await.unwrap();
     let left = store
         .list_enrolments(key(&gallery), person.id, (None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));
     let image = ErasureTarget::Image(scan.image.id);
-    let report = erase(stores, "older scans", image).await.unwrap();
+    let report = erase(store, "older scans", image).await.unwrap();
     assert_eq!(report.counts.enrolments, 1);
     assert_eq!(rows(store, &gallery).await.len(), 0);
 }

@@ -42,8 +42,8 @@ async fn front(upstream: (String, u16), host: &str, certificate: &Path) -> Socke
 }
 
 async fn ping(url: &str) -> Result<(), StoreError> {
-    let stores = facescan_store::open(&settings(url), Observer::default()).await?;
-    stores.scans.ping().await
+    let store = facescan_store::Store::open(&settings(url), Observer::default()).await?;
+    store.ping().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,12 @@
 //! Erasing a row also erases everything that was derived from it.
 
-use facescan_store::{ErasedCounts, ErasureTarget, NewScan, SavedScan, StoredFace, Stores};
+use facescan_store::{ErasedCounts, ErasureTarget, NewScan, SavedScan, Store, StoredFace};
 use uuid::Uuid;
 
 use super::fixtures::{erase, face_at, find, new_scan, read_image};
 use crate::support::database::Database;
 
-pub async fn erase_a_face(stores: &Stores) {
-    let store = &stores.scans;
+pub async fn erase_a_face(store: &Store) {
     let mut first = new_scan("erase", 1);
     // The third face overlaps the first with an IoU of 0.54 in the same scan, so it is another person.
     first.faces = vec![face_at(10.0), face_at(200.0), face_at(40.0)];
@@ -26,10 +25,10 @@ pub async fn erase_a_face(stores: &Stores) {
         store.save_scan(scan.clone()).await.unwrap();
     }
     let erased = first.faces[0].id;
-    let report = erase(stores, "erase", ErasureTarget::Face(erased)).await;
+    let report = erase(store, "erase", ErasureTarget::Face(erased)).await;
     let counts = report.unwrap().counts;
     assert_eq!((counts.faces, counts.vectors), (2, 2));
-    let again = erase(stores, "erase", ErasureTarget::Face(erased)).await;
+    let again = erase(store, "erase", ErasureTarget::Face(erased)).await;
     assert_eq!(again, None);
     assert!(store.face("erase", erased).await.unwrap().is_none());
 
@@ -69,8 +68,7 @@ pub async fn erase_a_face(stores: &Stores) {
     );
 }
 
-pub async fn erase_an_image(stores: &Stores, database: &Database) {
-    let store = &stores.scans;
+pub async fn erase_an_image(store: &Store, database: &Database) {
     let tables = ["images", "image_sources", "scans", "faces", "embeddings"];
     let counts = async || {
         let mut counts = vec![];
@@ -95,7 +93,7 @@ pub async fn erase_an_image(stores: &Stores, database: &Database) {
         .collect();
     assert_eq!(added, [1, 1, 1, 2, 2]);
     let target = ErasureTarget::Image(scan.image.id);
-    let report = erase(stores, "gone", target.clone()).await.unwrap();
+    let report = erase(store, "gone", target.clone()).await.unwrap();
     let expected = ErasedCounts {
         images: 1,
         scans: 1,
@@ -106,5 +104,5 @@ pub async fn erase_an_image(stores: &Stores, database: &Database) {
     assert_eq!(report.counts, expected);
     assert_eq!(counts().await, before);
     assert!(read_image(store, "gone", scan.image.id).await.is_none());
-    assert_eq!(erase(stores, "gone", target).await, None);
+    assert_eq!(erase(store, "gone", target).await, None);
 }

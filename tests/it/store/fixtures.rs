@@ -1,11 +1,9 @@
 //! Scans that the store tests save.
 
-use std::sync::Arc;
-
 use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, Erasure, ErasureTarget, ModelFile, NewErasure, NewFace, NewImage, NewScan,
-    ScanPage, Source, Store, StoredImage, StoredScan, Stores,
+    ScanPage, Source, Store, StoredImage, StoredScan,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -17,7 +15,7 @@ pub fn noon() -> OffsetDateTime {
 }
 
 /// Returns the stored scan that answers for `scan`.
-pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> {
+pub async fn find(store: &Store, scan: &NewScan) -> Option<StoredScan> {
     let found = store
         .find_scan(&scan.tenant, &scan.image.sha256, &scan.scan_key)
         .await
@@ -28,7 +26,7 @@ pub async fn find(store: &Arc<dyn Store>, scan: &NewScan) -> Option<StoredScan> 
 }
 
 /// Returns an image with its scans.
-pub async fn read_image(store: &Arc<dyn Store>, tenant: &str, id: Uuid) -> Option<StoredImage> {
+pub async fn read_image(store: &Store, tenant: &str, id: Uuid) -> Option<StoredImage> {
     let page = ScanPage {
         after: None,
         limit: 100,
@@ -103,8 +101,8 @@ pub fn face_at(x: f32) -> NewFace {
 }
 
 /// Erases an image or a face. Returns `None` if the tenant has no such thing.
-pub async fn erase(stores: &Stores, tenant: &str, target: ErasureTarget) -> Option<Erasure> {
-    let (erasures, id) = (&stores.erasures, Uuid::now_v7());
+pub async fn erase(store: &Store, tenant: &str, target: ErasureTarget) -> Option<Erasure> {
+    let (erasures, id) = (store, Uuid::now_v7());
     let new = NewErasure {
         id,
         tenant: tenant.into(),

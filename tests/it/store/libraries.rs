@@ -2,7 +2,7 @@
 
 use facescan_store::{
     Assignment, ClusteringEnd, ClusteringProgress, ClusteringState, Collection, CollectionKind,
-    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrolment, Stores,
+    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrolment, Store,
     Written,
 };
 use time::{Duration, OffsetDateTime};
@@ -14,21 +14,21 @@ use super::{
 };
 
 /// Runs every step.
-pub async fn scenario(stores: &Stores) {
-    one_server_leases_a_clustering(stores).await;
-    a_clustering_changes_no_decision(stores).await;
-    time_ends_faces(stores).await;
+pub async fn scenario(store: &Store) {
+    one_server_leases_a_clustering(store).await;
+    a_clustering_changes_no_decision(store).await;
+    time_ends_faces(store).await;
 }
 
-async fn library(stores: &Stores, tenant: &str) -> Collection {
+async fn library(store: &Store, tenant: &str) -> Collection {
     let mut library = collection(tenant, "library");
     library.kind = CollectionKind::Library;
-    created(stores.collections.as_ref(), &library).await;
+    created(store, &library).await;
     library
 }
 
 /// Enrols faces, and returns their rows in order.
-async fn enrolled(stores: &Stores, library: &Collection, count: usize) -> Vec<(u64, Uuid)> {
+async fn enrolled(store: &Store, library: &Collection, count: usize) -> Vec<(u64, Uuid)> {
     let faces: Vec<NewEnrolment> = (0..count)
         .map(|_| NewEnrolment {
             id: Uuid::now_v7(),
@@ -38,10 +38,9 @@ async fn enrolled(stores: &Stores, library: &Collection, count: usize) -> Vec<(u
             vector: vec![1.0, 0.0],
         })
         .collect();
-    let store = stores.collections.as_ref();
     let done = store.enrol((key(library), None), &faces, noon(), None);
     assert_eq!(done.await.unwrap(), Enrolled::Done);
-    let rows = stores.libraries.face_rows(library.id, 0, 99).await.unwrap();
+    let rows = store.face_rows(library.id, 0, 99).await.unwrap();
     let rows = rows.into_iter().map(|face| face.row);
     rows.zip(faces.into_iter().map(|face| face.id)).collect()
 }
@@ -56,9 +55,8 @@ fn request() -> NewClustering {
     }
 }
 
-async fn one_server_leases_a_clustering(stores: &Stores) {
-    let store = stores.libraries.as_ref();
-    let library = library(stores, "lease").await;
+async fn one_server_leases_a_clustering(store: &Store) {
+    let library = library(store, "lease").await;
     let new = request();
     let create = async |new: NewClustering| {
         let created = store.create_clustering(key(&library), &new, None);
@@ -66,9 +64,9 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
     };
     assert_eq!(create(new).await, Written::Done);
     assert_eq!(create(request()).await, Written::Taken);
-    let leased = lease(stores, noon()).await.unwrap();
+    let leased = lease(store, noon()).await.unwrap();
     assert_eq!((leased.request, leased.collection.id), (new, library.id));
-    assert_eq!(lease(stores, noon()).await, None, "it is leased");
+    assert_eq!(lease(store, noon()).await, None, "it is leased");
 
     let progress = ClusteringProgress {
         compared: 3,
@@ -87,9 +85,9 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
         (running.state, running.progress),
         (ClusteringState::Running, progress)
     );
-    let again = lease(stores, until).await.unwrap();
+    let again = lease(store, until).await.unwrap();
     assert_eq!(again.request, new);
-    a_lost_lease_writes_nothing(stores, &leased, until).await;
+    a_lost_lease_writes_nothing(store, &leased, until).await;
     assert_eq!(read().await.state, ClusteringState::Running);
     let end = ClusteringEnd::Failed("no reason".to_owned());
     assert!(store.end_clustering(&again, &end, until).await.unwrap());
@@ -104,32 +102,27 @@ async fn one_server_leases_a_clustering(stores: &Stores) {
     let listed = store.list_clusterings(key(&library), (None, 9)).await;
     let listed = listed.unwrap();
     assert_eq!((listed.len(), listed[1].request.id), (2, new.id));
-    let leased = lease(stores, until).await.unwrap();
+    let leased = lease(store, until).await.unwrap();
     let cancel = async |id| {
         let cancelled = store.cancel_clustering(key(&library), id, until, None);
         cancelled.await.unwrap().map(|clustering| clustering.state)
     };
     assert_eq!(cancel(next.id).await, Some(ClusteringState::Cancelled));
-    a_lost_lease_writes_nothing(stores, &leased, until).await;
+    a_lost_lease_writes_nothing(store, &leased, until).await;
     assert_eq!(cancel(new.id).await, Some(ClusteringState::Failed));
     assert_eq!(cancel(Uuid::now_v7()).await, None);
-    assert_eq!(lease(stores, until + Duration::DAY).await, None);
+    assert_eq!(lease(store, until + Duration::DAY).await, None);
 }
 
 /// Leases the clustering that waits, for a minute.
-async fn lease(stores: &Stores, now: OffsetDateTime) -> Option<LeasedClustering> {
+async fn lease(store: &Store, now: OffsetDateTime) -> Option<LeasedClustering> {
     let until = now + Duration::minutes(1);
-    stores.libraries.lease_clustering(now, until).await.unwrap()
+    store.lease_clustering(now, until).await.unwrap()
 }
 
 /// The server that had the lease before can neither renew it, nor write people, nor end the clustering.
-async fn a_lost_lease_writes_nothing(
-    stores: &Stores,
-    lost: &LeasedClustering,
-    now: OffsetDateTime,
-) {
-    let store = stores.libraries.as_ref();
-    let faces = enrolled(stores, &lost.collection, 1).await;
+async fn a_lost_lease_writes_nothing(store: &Store, lost: &LeasedClustering, now: OffsetDateTime) {
+    let faces = enrolled(store, &lost.collection, 1).await;
     let progress = ClusteringProgress::default();
     let renewed = store.renew_clustering(lost, now + Duration::DAY, progress);
     assert!(!renewed.await.unwrap());
@@ -148,22 +141,20 @@ async fn a_lost_lease_writes_nothing(
 }
 
 /// Requests a clustering and leases it.
-async fn clustering(stores: &Stores, library: &Collection) -> LeasedClustering {
-    let store = stores.libraries.as_ref();
+async fn clustering(store: &Store, library: &Collection) -> LeasedClustering {
     let new = request();
     let created = store.create_clustering(key(library), &new, None);
     assert_eq!(created.await.unwrap(), Written::Done);
-    let leased = lease(stores, noon()).await.unwrap();
+    let leased = lease(store, noon()).await.unwrap();
     assert_eq!(leased.collection.id, library.id);
     leased
 }
 
-async fn a_clustering_changes_no_decision(stores: &Stores) {
-    let store = stores.libraries.as_ref();
-    let library = library(stores, "decide").await;
-    let faces = enrolled(stores, &library, 4).await;
+async fn a_clustering_changes_no_decision(store: &Store) {
+    let library = library(store, "decide").await;
+    let faces = enrolled(store, &library, 4).await;
     let people = [Uuid::now_v7(), Uuid::now_v7()];
-    let leased = clustering(stores, &library).await;
+    let leased = clustering(store, &library).await;
     assert!(store.add_people(&leased, &people, noon()).await.unwrap());
     let assign = async |assignments: &[(usize, Option<Uuid>)]| {
         let assignments = assignments.iter().map(|(face, person)| Assignment {
@@ -192,8 +183,8 @@ async fn a_clustering_changes_no_decision(stores: &Stores) {
     let moved = Decision::Assign { face, person: b };
     assert_eq!(decide(moved).await, Decided::Done);
     // The rows of another library and a person who does not exist are skipped, and the pinned face stays.
-    let foreign = self::library(stores, "foreign").await;
-    let other = enrolled(stores, &foreign, 1).await;
+    let foreign = self::library(store, "foreign").await;
+    let other = enrolled(store, &foreign, 1).await;
     let unknown = Assignment {
         row: other[0].0,
         person: b,
@@ -265,12 +256,11 @@ async fn a_clustering_changes_no_decision(stores: &Stores) {
 }
 
 /// Faces of a library end with the retention, and their people with them.
-async fn time_ends_faces(stores: &Stores) {
-    let library = library(stores, "ends").await;
-    let faces = enrolled(stores, &library, 3).await;
+async fn time_ends_faces(store: &Store) {
+    let library = library(store, "ends").await;
+    let faces = enrolled(store, &library, 3).await;
     let person = Uuid::now_v7();
-    let store = stores.libraries.as_ref();
-    let leased = clustering(stores, &library).await;
+    let leased = clustering(store, &library).await;
     assert!(store.add_people(&leased, &[person], noon()).await.unwrap());
     let assignments = faces.iter().map(|(row, _)| Assignment {
         row: *row,
@@ -280,13 +270,7 @@ async fn time_ends_faces(stores: &Stores) {
     assert!(store.assign_people(&leased, &assignments).await.unwrap());
     let left = async |days| {
         let now = noon() + Duration::days(days);
-        while stores
-            .collections
-            .expire_library_faces(now, 2, None)
-            .await
-            .unwrap()
-            > 0
-        {}
+        while store.expire_library_faces(now, 2, None).await.unwrap() > 0 {}
         store
             .person(key(&library), person)
             .await
@@ -296,11 +280,7 @@ async fn time_ends_faces(stores: &Stores) {
     let rows: Vec<u64> = faces.iter().map(|(row, _)| *row).collect();
     let live = async |days| {
         let now = noon() + Duration::days(days);
-        let live = stores
-            .collections
-            .live_rows(key(&library), &rows, now)
-            .await
-            .unwrap();
+        let live = store.live_rows(key(&library), &rows, now).await.unwrap();
         live.iter()
             .filter(|row| row.person_id == Some(person))
             .count()

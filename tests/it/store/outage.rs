@@ -1,7 +1,6 @@
 //! Databases that are unreachable, damaged or misconfigured.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use facescan_store::{NewScan, Observer, Store, StoreError, StoreSettings};
@@ -13,12 +12,6 @@ use super::fixtures::{find, new_scan};
 use crate::support::chaos_proxy::ChaosProxy;
 use crate::support::database::{Database, execute, on_postgres, settings};
 
-async fn open_scans(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(facescan_store::open(settings, Observer::default())
-        .await?
-        .scans)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_database_is_unavailable_until_it_returns() {
     on_postgres(|database| async move {
@@ -28,9 +21,12 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
         proxy.cut().await;
         // The database is unreachable at the start. Opening succeeds, and the tables are created later.
-        let store = open_scans(&settings(&database.url_through(proxy.address())))
-            .await
-            .unwrap();
+        let store = Store::open(
+            &settings(&database.url_through(proxy.address())),
+            Observer::default(),
+        )
+        .await
+        .unwrap();
         assert_unavailable(store.migrate().await);
         proxy.restore();
         // The database is reachable, but has no tables yet.
@@ -63,7 +59,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
             ..scan.clone()
         };
         let saving = tokio::spawn({
-            let (store, half) = (Arc::clone(&store), half.clone());
+            let (store, half) = (store.clone(), half.clone());
             async move { store.save_scan(half).await }
         });
         let waiting = "SELECT count(*) FROM pg_stat_activity \
@@ -91,13 +87,12 @@ async fn a_network_that_is_silent_blocks_no_connection() {
             unreachable!()
         };
         let proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
-        let store = open_scans(&StoreSettings {
+        let settings = StoreSettings {
             max_connections: 1,
             call_timeout: Duration::from_millis(300),
             ..settings(&database.url_through(proxy.address()))
-        })
-        .await
-        .unwrap();
+        };
+        let store = Store::open(&settings, Observer::default()).await.unwrap();
         store.migrate().await.unwrap();
         for _ in 0..2 {
             proxy.freeze();
@@ -120,8 +115,8 @@ async fn a_notification_reaches_other_processes() {
     on_postgres(|database| async move {
         let open = || async {
             let url = settings(&database.url());
-            let stores = facescan_store::open(&url, Observer::default()).await;
-            stores.unwrap().notifications.unwrap()
+            let store = Store::open(&url, Observer::default()).await;
+            store.unwrap().notifications().unwrap()
         };
         let (first, second) = (open().await, open().await);
         let notified = async {
@@ -156,7 +151,10 @@ async fn no_error_message_contains_the_password() {
         ..settings(url)
     };
     for url in ["mysql://u:hunter2@db/x", "hunter2"] {
-        let error = open_scans(&fast(url)).await.err().unwrap();
+        let error = Store::open(&fast(url), Observer::default())
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, StoreError::Invalid(_)), "{error}");
         assert_contains_no_password(&error);
     }
@@ -166,14 +164,17 @@ async fn no_error_message_contains_the_password() {
         "postgres://u:hunter2%ff@db/x",
         "sqlite://file?password=hunter2",
     ] {
-        let error = open_scans(&fast(url)).await.err().unwrap();
+        let error = Store::open(&fast(url), Observer::default())
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, StoreError::Url(_)), "{url}: {error}");
         assert!(error.source().is_some(), "{url}");
         assert_contains_no_password(&error);
     }
     // No server listens on port 1.
     let settings = fast("postgres://u:hunter2@127.0.0.1:1/x");
-    let store = open_scans(&settings).await.unwrap();
+    let store = Store::open(&settings, Observer::default()).await.unwrap();
     let error = store.ping().await.unwrap_err();
     assert!(error.is_unavailable());
     assert_contains_no_password(&error);
@@ -191,9 +192,12 @@ async fn no_error_of_the_database_server_contains_the_password() {
             .clone()
             .password("hunter2")
             .database("missing");
-        let store = open_scans(&settings(missing.to_url_lossy().as_str()))
-            .await
-            .unwrap();
+        let store = Store::open(
+            &settings(missing.to_url_lossy().as_str()),
+            Observer::default(),
+        )
+        .await
+        .unwrap();
         let error = store.ping().await.unwrap_err();
         assert!(
             error.is_unavailable() && error.source().is_some(),
@@ -216,12 +220,16 @@ fn assert_contains_no_password(error: &StoreError) {
 
 #[tokio::test]
 async fn an_in_memory_database_lives_as_long_as_its_store() {
-    let store = open_scans(&settings("sqlite::memory:")).await.unwrap();
+    let store = Store::open(&settings("sqlite::memory:"), Observer::default())
+        .await
+        .unwrap();
     store.migrate().await.unwrap();
     let scan = new_scan("memory", 1);
     store.save_scan(scan.clone()).await.unwrap();
     assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
-    let other = open_scans(&settings("sqlite::memory:")).await.unwrap();
+    let other = Store::open(&settings("sqlite::memory:"), Observer::default())
+        .await
+        .unwrap();
     other.migrate().await.unwrap();
     assert_eq!(find(&other, &scan).await, None);
 }
@@ -231,13 +239,19 @@ async fn a_file_that_is_not_a_database_is_reported_as_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes.txt");
     std::fs::write(&file, "not a database, but as long as one. ".repeat(100)).unwrap();
-    let store = open_scans(&settings(&format!("sqlite://{}", file.display())))
-        .await
-        .unwrap();
+    let store = Store::open(
+        &settings(&format!("sqlite://{}", file.display())),
+        Observer::default(),
+    )
+    .await
+    .unwrap();
     let error = store.migrate().await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     // A file cannot be the parent directory of a database.
     let below = format!("sqlite://{}/below/facescan.sqlite?mode=rwc", file.display());
-    let error = open_scans(&settings(&below)).await.err().unwrap();
+    let error = Store::open(&settings(&below), Observer::default())
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(error, StoreError::Directory { .. }), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Pages of what an image has.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use facescan_store::{NewScan, ScanPage, Store, StoredImage};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::fixtures::{face_at, new_scan, noon, read_image, source};
 
 /// A page of scans ends by its number or its bytes, and the next one continues after it.
-pub async fn end_a_page_of_scans_by_bytes(store: &Arc<dyn Store>) {
+pub async fn end_a_page_of_scans_by_bytes(store: &Store) {
     let first = new_scan("scan pages", 1);
     let mut ids = Vec::new();
     for number in 0..5 {
@@ -57,7 +57,7 @@ pub async fn end_a_page_of_scans_by_bytes(store: &Arc<dyn Store>) {
 }
 
 /// An image has its newest sources only, because anybody can add one with each request.
-pub async fn return_the_newest_sources(store: &Arc<dyn Store>) {
+pub async fn return_the_newest_sources(store: &Store) {
     let scan = new_scan("sources", 1);
     store.save_scan(scan.clone()).await.unwrap();
     for number in 1..=StoredImage::MAX_SOURCES as u64 {

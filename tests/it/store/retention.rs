@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facescan_store::{ExpiredResults, ExpiryTimes, NewScan, Stores};
+use facescan_store::{ExpiredResults, ExpiryTimes, NewScan, Store};
 use time::OffsetDateTime;
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -25,7 +25,7 @@ fn scan_at(time: OffsetDateTime, image: u8) -> NewScan {
     scan
 }
 
-pub async fn scenario(stores: &Stores) {
+pub async fn scenario(store: &Store) {
     let (first, second) = (scan_at(noon(), 1), scan_at(noon() + 2 * DAY, 2));
     // The first image is scanned again later, with another key.
     let again = NewScan {
@@ -35,16 +35,16 @@ pub async fn scenario(stores: &Stores) {
         ..scan_at(noon(), 1)
     };
     for scan in [&first, &again, &second] {
-        stores.scans.save_scan(scan.clone()).await.unwrap();
+        store.save_scan(scan.clone()).await.unwrap();
     }
-    let tenants = stores.retention.storing_tenants().await.unwrap();
+    let tenants = store.storing_tenants().await.unwrap();
     assert!(tenants.contains(&"old".to_owned()), "{tenants:?}");
     let expire = async |tenant, before, limit| {
         let times = ExpiryTimes {
             before,
             now: noon(),
         };
-        let expired = stores.retention.expire_results(tenant, times, limit).await;
+        let expired = store.expire_results(tenant, times, limit).await;
         let ExpiredResults { scans, images } = expired.unwrap();
         (scans, images)
     };
@@ -52,13 +52,13 @@ pub async fn scenario(stores: &Stores) {
     assert_eq!(expire("nobody", noon() + DAY, 10).await, (0, 0));
     // The image stays for its later scan.
     assert_eq!(expire("old", noon() + DAY, 10).await, (1, 0));
-    let has_unpurged = stores.erasures.has_unpurged_erasures(noon() + DAY);
+    let has_unpurged = store.has_unpurged_erasures(noon() + DAY);
     assert!(has_unpurged.await.unwrap());
-    assert_eq!(find(&stores.scans, &first).await, None);
-    assert!(find(&stores.scans, &again).await.is_some());
+    assert_eq!(find(store, &first).await, None);
+    assert!(find(store, &again).await.is_some());
     assert_eq!(expire("old", noon() + 3 * DAY, 1).await, (1, 1));
     assert_eq!(expire("old", noon() + 3 * DAY, 10).await, (1, 1));
     assert_eq!(expire("old", noon() + 3 * DAY, 10).await, (0, 0));
-    let tenants = stores.retention.storing_tenants().await.unwrap();
+    let tenants = store.storing_tenants().await.unwrap();
     assert!(!tenants.contains(&"old".to_owned()), "{tenants:?}");
 }

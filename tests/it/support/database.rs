@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use facescan_store::{Observer, Store, StoreSettings, Stores, open};
+use facescan_store::{Observer, Store, StoreSettings};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection};
 use uuid::Uuid;
@@ -50,18 +49,13 @@ impl Database {
         }
     }
 
-    /// Opens a store on this database and creates its tables.
-    pub async fn open(&self) -> Arc<dyn Store> {
-        self.open_all().await.scans
-    }
-
-    /// Opens the stores of this database and creates its tables.
-    pub async fn open_all(&self) -> Stores {
-        let stores = open(&settings(&self.url()), Observer::default())
+    /// Opens the store of this database and creates its tables.
+    pub async fn open(&self) -> Store {
+        let store = Store::open(&settings(&self.url()), Observer::default())
             .await
             .unwrap();
-        stores.scans.migrate().await.unwrap();
-        stores
+        store.migrate().await.unwrap();
+        store
     }
 
     /// Connects to the database on Postgres.

@@ -12,7 +12,7 @@ use facescan::recognition::index::{
     pgvector::{HnswSettings, PgvectorIndex},
 };
 use facescan_inference::pool::CpuPool;
-use facescan_store::{Graph, Stores};
+use facescan_store::{Graph, Store};
 use serde_json::{Value, json};
 
 use super::{super::Settings, SearchArgs};
@@ -50,20 +50,20 @@ pub(super) struct Variant {
 pub(super) async fn open(
     settings: &Settings,
     args: &SearchArgs,
-    stores: &Stores,
+    store: &Store,
 ) -> anyhow::Result<ReadyIndex> {
     match args.index {
-        IndexName::Exact => load(settings, args, stores).await,
-        IndexName::Pgvector => build(args, stores).await,
+        IndexName::Exact => load(settings, args, store).await,
+        IndexName::Pgvector => build(args, store).await,
         #[cfg(feature = "qdrant")]
-        IndexName::Qdrant => fill(settings, stores).await,
+        IndexName::Qdrant => fill(settings, store).await,
     }
 }
 
 /// Writes all faces to a Qdrant server.
 #[cfg(feature = "qdrant")]
-async fn fill(settings: &Settings, stores: &Stores) -> anyhow::Result<ReadyIndex> {
-    let collections = Arc::clone(&stores.collections);
+async fn fill(settings: &Settings, store: &Store) -> anyhow::Result<ReadyIndex> {
+    let collections = store.clone();
     let index = Arc::new(QdrantIndex::new(collections, &settings.config.qdrant)?);
     let started = Instant::now();
     index.load().await?;
@@ -81,13 +81,9 @@ async fn fill(settings: &Settings, stores: &Stores) -> anyhow::Result<ReadyIndex
     })
 }
 
-async fn load(
-    settings: &Settings,
-    args: &SearchArgs,
-    stores: &Stores,
-) -> anyhow::Result<ReadyIndex> {
+async fn load(settings: &Settings, args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
     let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
-    let index = Arc::new(ExactIndex::new(Arc::clone(&stores.collections), pool));
+    let index = Arc::new(ExactIndex::new(store.clone(), pool));
     let started = Instant::now();
     index.load().await?;
     let report = json!({
@@ -106,8 +102,8 @@ async fn load(
     })
 }
 
-async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex> {
-    let vectors = stores.vector_indexes.as_ref();
+async fn build(args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
+    let vectors = store.vector_indexes();
     let vectors = vectors.context("--index pgvector needs --database with a Postgres URL")?;
     let graph = Graph {
         links: args.links,
@@ -119,8 +115,8 @@ async fn build(args: &SearchArgs, stores: &Stores) -> anyhow::Result<ReadyIndex>
             candidates,
             graph,
         };
-        let collections = Arc::clone(&stores.collections);
-        PgvectorIndex::new(collections, Arc::clone(vectors), settings)
+        let collections = store.clone();
+        PgvectorIndex::new(collections, vectors.clone(), settings)
     };
     let builder = index(1);
     let started = Instant::now();

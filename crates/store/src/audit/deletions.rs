@@ -6,15 +6,14 @@
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use super::{ChainRow, DELETE, LOCK_CHAIN, LinkRow, MOVE_START};
-use crate::{
-    StoreError,
-    batches::{from_micros, micros},
-    dialect::Statements,
-    record::record,
-    retention::ExpiryTimes,
-    values::{Digest, Value, hex},
-};
+use super::chain::{ChainRow, LOCK_CHAIN};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::store::Store;
+use crate::times::{ExpiryTimes, from_micros, micros};
+use crate::values::{Digest, Value, hex};
 
 /// Signs a text. `None` if there is no secret to sign with.
 pub type DeletionSigner<'a> = dyn Fn(&str) -> Option<[u8; 32]> + Send + Sync + 'a;
@@ -111,59 +110,80 @@ impl TryFrom<DeletionRow> for AuditDeletion {
     }
 }
 
-/// Returns deletions; see [`AuditStore::audit_deletions`](super::AuditStore::audit_deletions).
-pub(super) async fn deletions(
-    connection: &mut impl Statements,
-    tenant: &str,
-    (after, limit): (u64, u32),
-) -> Result<Vec<AuditDeletion>, StoreError> {
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
-    let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, &values).await?;
-    rows.into_iter().map(AuditDeletion::try_from).collect()
+const MOVE_START: &str =
+    "UPDATE audit_chains SET deleted = $2, deleted_hash = $3 WHERE tenant = $1";
+
+const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = $1 AND number <= $2";
+
+record! {
+    struct LinkRow {
+        number: i64,
+        hash: Digest,
+    }
 }
 
-/// Deletes old entries; see [`AuditStore::expire_audit`](super::AuditStore::expire_audit). Run it in a transaction.
-pub(super) async fn expire(
-    connection: &mut impl Statements,
-    tenant: &str,
-    (times, limit): (ExpiryTimes, u32),
-    sign: &DeletionSigner<'_>,
-) -> Result<u64, StoreError> {
-    let Some(start) = connection
-        .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
-        .await?
-    else {
-        return Ok(0);
-    };
-    let end = start.deleted + i64::from(limit);
-    let values: [&dyn Value; 4] = [&tenant, &micros(times.before), &end, &i64::MAX];
-    let Some(link) = connection
-        .fetch_optional::<LinkRow>(EXPIRED, &values)
-        .await?
-    else {
-        return Ok(0);
-    };
-    let hashes: Vec<LinkRow> = connection
-        .fetch_all(HASHES, &[&tenant, &link.number])
-        .await?;
-    let deletion = AuditDeletion {
-        tenant: tenant.to_owned(),
-        first: (start.deleted + 1).cast_unsigned(),
-        at: from_micros(micros(times.now)).unwrap_or(times.now),
-        hashes: hashes.iter().map(|link| link.hash.0).collect(),
-        signature: None,
-    };
-    record(connection, &deletion, sign(&deletion.signed_text())).await?;
-    let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
-    connection
-        .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
-        .await?;
-    Ok(deleted)
+impl Store {
+    /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `times.before`, and keeps their hashes
+    /// in an [`AuditDeletion`], which `sign` signs. Returns their number.
+    pub async fn expire_audit(
+        &self,
+        tenant: &str,
+        page: (ExpiryTimes, u32),
+        sign: &DeletionSigner<'_>,
+    ) -> Result<u64, StoreError> {
+        change!(self, "expire_audit", |connection| {
+            let (times, limit) = page;
+            let Some(start) = connection
+                .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
+                .await?
+            else {
+                return Ok(0);
+            };
+            let end = start.deleted + i64::from(limit);
+            let values: [&dyn Value; 4] = [&tenant, &micros(times.before), &end, &i64::MAX];
+            let Some(link) = connection
+                .fetch_optional::<LinkRow>(EXPIRED, &values)
+                .await?
+            else {
+                return Ok(0);
+            };
+            let hashes: Vec<LinkRow> = connection
+                .fetch_all(HASHES, &[&tenant, &link.number])
+                .await?;
+            let deletion = AuditDeletion {
+                tenant: tenant.to_owned(),
+                first: (start.deleted + 1).cast_unsigned(),
+                at: from_micros(micros(times.now)).unwrap_or(times.now),
+                hashes: hashes.iter().map(|link| link.hash.0).collect(),
+                signature: None,
+            };
+            record(connection, &deletion, sign(&deletion.signed_text())).await?;
+            let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
+            connection
+                .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
+                .await?;
+            Ok(deleted)
+        })
+    }
+
+    /// Returns deletions of a tenant whose first entry has a number greater than `after`, in order.
+    pub async fn audit_deletions(
+        &self,
+        tenant: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<AuditDeletion>, StoreError> {
+        query!(self, "audit_deletions", |connection| {
+            let after = i64::try_from(after).unwrap_or(i64::MAX);
+            let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
+            let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, &values).await?;
+            rows.into_iter().map(AuditDeletion::try_from).collect()
+        })
+    }
 }
 
 async fn record(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     deletion: &AuditDeletion,
     signature: Option<[u8; 32]>,
 ) -> Result<(), StoreError> {
@@ -178,3 +198,6 @@ async fn record(
     connection.execute(INSERT, &values).await?;
     Ok(())
 }
+
+#[cfg(test)]
+crate::prepared::statements!(EXPIRED, HASHES, INSERT, DELETIONS, MOVE_START, DELETE);

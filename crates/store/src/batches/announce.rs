@@ -3,8 +3,13 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{ReadyChunk, rows::micros};
-use crate::{StoreError, dialect::Statements, record::record, values::Value};
+use super::records::ReadyChunk;
+use crate::call::{change, query};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 const READY: &str = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
      FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
@@ -26,39 +31,52 @@ record! {
     }
 }
 
-pub(super) async fn unannounced(
-    connection: &mut impl Statements,
-    (now, announced_before): (OffsetDateTime, OffsetDateTime),
-    limit: u32,
-) -> Result<Vec<ReadyChunk>, StoreError> {
-    let values: [&dyn Value; 3] = [&micros(now), &micros(announced_before), &i64::from(limit)];
-    let rows: Vec<ReadyRow> = connection.fetch_all(READY, &values).await?;
-    let chunk = |row: ReadyRow| {
-        let damaged = |_| StoreError::corrupt(format!("a chunk of batch {}", row.batch_id));
-        Ok(ReadyChunk {
-            batch: row.batch_id,
-            number: row.number.try_into().map_err(damaged)?,
-            token: row.lease_token.try_into().map_err(damaged)?,
-            tenant: row.tenant,
-            priority: row.priority,
+impl Store {
+    /// Returns chunks that are ready and of which a message queue was not told, or not since `announced_before`. The oldest
+    /// come first.
+    pub async fn unannounced_chunks(
+        &self,
+        now: OffsetDateTime,
+        announced_before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<Vec<ReadyChunk>, StoreError> {
+        query!(self, "unannounced_chunks", |connection| {
+            let values: [&dyn Value; 3] =
+                [&micros(now), &micros(announced_before), &i64::from(limit)];
+            let rows: Vec<ReadyRow> = connection.fetch_all(READY, &values).await?;
+            let chunk = |row: ReadyRow| {
+                let damaged = |_| StoreError::corrupt(format!("a chunk of batch {}", row.batch_id));
+                Ok(ReadyChunk {
+                    batch: row.batch_id,
+                    number: row.number.try_into().map_err(damaged)?,
+                    token: row.lease_token.try_into().map_err(damaged)?,
+                    tenant: row.tenant,
+                    priority: row.priority,
+                })
+            };
+            rows.into_iter().map(chunk).collect()
         })
-    };
-    rows.into_iter().map(chunk).collect()
+    }
+
+    /// Records that a message queue was told of chunks.
+    pub async fn mark_announced(
+        &self,
+        chunks: &[ReadyChunk],
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        change!(self, "mark_announced", |connection| {
+            let now = micros(now);
+            for chunk in chunks {
+                let number = i32::try_from(chunk.number).unwrap_or(i32::MAX);
+                let token = i64::try_from(chunk.token).unwrap_or(i64::MAX);
+                connection
+                    .execute(MARK, &[&chunk.batch, &number, &token, &now])
+                    .await?;
+            }
+            Ok(())
+        })
+    }
 }
 
-/// Records that a queue was told of chunks. Run it in a transaction.
-pub(super) async fn mark(
-    connection: &mut impl Statements,
-    chunks: &[ReadyChunk],
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let now = micros(now);
-    for chunk in chunks {
-        let number = i32::try_from(chunk.number).unwrap_or(i32::MAX);
-        let token = i64::try_from(chunk.token).unwrap_or(i64::MAX);
-        connection
-            .execute(MARK, &[&chunk.batch, &number, &token, &now])
-            .await?;
-    }
-    Ok(())
-}
+#[cfg(test)]
+crate::prepared::statements!(READY, MARK);

@@ -1,20 +1,16 @@
 //! Leasing chunks to workers.
 
 use time::OffsetDateTime;
-use uuid::Uuid;
 
-use super::{
-    ClaimRequest, Lease, LeasedChunk, LeasedItem,
-    records::MAX_MODELS_KEYS,
-    rows::{ChunkRow, LeaseKey, LeasedItemRow, micros},
-};
-use crate::{
-    StoreError,
-    dialect::{Dialect, Statements},
-    record::record,
-    rows::to_the_microsecond,
-    values::{Digest, Value},
-};
+use super::records::{ClaimRequest, Lease, LeasedChunk, LeasedItem, MAX_MODELS_KEYS};
+use super::rows::{ChunkRow, LeaseKey, LeasedItemRow};
+use crate::call::change;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::{micros, to_the_microsecond};
+use crate::values::{Digest, Value};
 
 /// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
 /// fewest. An interactive batch goes before the other batches of its tenant.
@@ -25,8 +21,7 @@ const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
      AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
      ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
 
-/// `$lock` skips the chunks that another worker is claiming.
-macro_rules! next_chunk_sql {
+macro_rules! next_chunk {
     ($lock:literal) => {
         concat!(
             "SELECT c.batch_id, c.number, c.first_item, c.items, c.lease_owner, c.lease_token, \
@@ -37,7 +32,12 @@ macro_rules! next_chunk_sql {
         )
     };
 }
-pub(crate) use next_chunk_sql;
+
+/// For a database with one writer at a time.
+const NEXT_CHUNK: &str = next_chunk!("");
+
+/// Skips the chunks that another worker is claiming.
+const NEXT_FREE_CHUNK: &str = next_chunk!("FOR UPDATE OF c SKIP LOCKED");
 
 const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = $3, lease_token = $4, ready_at = $5, \
      expired_leases = $6, announced_at = NULL WHERE batch_id = $1 AND number = $2";
@@ -59,52 +59,79 @@ const BEGIN_ITEM: &str = "UPDATE batch_items SET attempts = attempts + 1 \
      (SELECT 1 FROM batch_chunks c WHERE c.batch_id = $1 AND c.number = $2 \
       AND c.lease_token = $3 AND c.lease_owner IS NOT NULL)";
 
-record! {
-    struct BatchIdRow {
-        id: Uuid,
+impl Store {
+    /// Leases the next chunk to a worker. Returns `None` if no chunk is ready.
+    ///
+    /// Tenants take turns by the number of items that they have had, and so do the batches of a tenant.
+    pub async fn claim_chunk(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Option<LeasedChunk>, StoreError> {
+        change!(self, "claim_chunk", |connection| {
+            let Some(chunk) = next_chunk(connection, request).await? else {
+                return Ok(None);
+            };
+            let (token, was_leased) = (chunk.lease_token + 1, chunk.lease_owner.is_some());
+            let expired_leases = chunk.expired_leases + i32::from(was_leased);
+            let lease: [&dyn Value; 6] = [
+                &chunk.batch_id,
+                &chunk.number,
+                &request.owner,
+                &token,
+                &micros(request.until),
+                &expired_leases,
+            ];
+            connection.execute(LEASE_CHUNK, &lease).await?;
+            let range: [&dyn Value; 3] = [&chunk.batch_id, &chunk.first_item, &chunk.end()];
+            let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, &range).await?;
+            let items: Vec<LeasedItem> = items
+                .into_iter()
+                .map(LeasedItem::try_from)
+                .collect::<Result<_, _>>()?;
+            let served = items.len() as i64;
+            // The items of an expired lease count as running already.
+            let started = if was_leased { 0 } else { served };
+            let now = to_the_microsecond(request.now);
+            connection
+                .execute(START_BATCH, &[&chunk.batch_id, &served, &started, &now])
+                .await?;
+            connection
+                .execute(SERVE_TENANT, &[&chunk.tenant, &served])
+                .await?;
+            chunk.leased(token, expired_leases, items).map(Some)
+        })
+    }
+
+    /// Moves the end of a lease. Returns false if the lease is lost.
+    pub async fn extend_lease(
+        &self,
+        lease: &Lease,
+        until: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        change!(self, "extend_lease", |connection| {
+            let Some(key) = LeaseKey::of(lease) else {
+                return Ok(false);
+            };
+            let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &micros(until)];
+            Ok(connection.execute(EXTEND_LEASE, &values).await? == 1)
+        })
+    }
+
+    /// Counts an attempt of an item before it begins, so that the attempt counts even if the process dies. Returns false
+    /// if the lease is lost.
+    pub async fn begin_item(&self, lease: &Lease, position: u64) -> Result<bool, StoreError> {
+        change!(self, "begin_item", |connection| {
+            let (Some(key), Ok(position)) = (LeaseKey::of(lease), i64::try_from(position)) else {
+                return Ok(false);
+            };
+            let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &position];
+            Ok(connection.execute(BEGIN_ITEM, &values).await? == 1)
+        })
     }
 }
 
-/// Leases a chunk; see [`super::BatchStore::claim_chunk`]. Run it in a transaction.
-pub(super) async fn claim_chunk<DB: Dialect>(
-    connection: &mut DB::Connection,
-    request: &ClaimRequest,
-) -> Result<Option<LeasedChunk>, StoreError> {
-    let Some(chunk) = next_chunk::<DB>(connection, request).await? else {
-        return Ok(None);
-    };
-    let (token, was_leased) = (chunk.lease_token + 1, chunk.lease_owner.is_some());
-    let expired_leases = chunk.expired_leases + i32::from(was_leased);
-    let lease: [&dyn Value; 6] = [
-        &chunk.batch_id,
-        &chunk.number,
-        &request.owner,
-        &token,
-        &micros(request.until),
-        &expired_leases,
-    ];
-    connection.execute(LEASE_CHUNK, &lease).await?;
-    let range: [&dyn Value; 3] = [&chunk.batch_id, &chunk.first_item, &chunk.end()];
-    let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, &range).await?;
-    let items: Vec<LeasedItem> = items
-        .into_iter()
-        .map(LeasedItem::try_from)
-        .collect::<Result<_, _>>()?;
-    let served = items.len() as i64;
-    // The items of an expired lease count as running already.
-    let started = if was_leased { 0 } else { served };
-    let now = to_the_microsecond(request.now);
-    connection
-        .execute(START_BATCH, &[&chunk.batch_id, &served, &started, &now])
-        .await?;
-    connection
-        .execute(SERVE_TENANT, &[&chunk.tenant, &served])
-        .await?;
-    chunk.leased(token, expired_leases, items).map(Some)
-}
-
-async fn next_chunk<DB: Dialect>(
-    connection: &mut DB::Connection,
+async fn next_chunk(
+    connection: &mut Connection<'_>,
     request: &ClaimRequest,
 ) -> Result<Option<ChunkRow>, StoreError> {
     let now = micros(request.now);
@@ -119,37 +146,27 @@ async fn next_chunk<DB: Dialect>(
     // No tenant has an empty name.
     let except = request.except.as_deref().unwrap_or_default();
     values.push(&except);
-    let batch: Option<BatchIdRow> = connection.fetch_optional(NEXT_BATCH, &values).await?;
+    let batch: Option<IdRow> = connection.fetch_optional(NEXT_BATCH, &values).await?;
     let Some(batch) = batch else {
         return Ok(None);
     };
-    Ok(connection
-        .fetch_optional(DB::NEXT_CHUNK, &[&batch.id, &now])
-        .await?)
+    let query = if connection.has_several_writers() {
+        NEXT_FREE_CHUNK
+    } else {
+        NEXT_CHUNK
+    };
+    Ok(connection.fetch_optional(query, &[&batch.id, &now]).await?)
 }
 
-/// Moves the end of a lease; see [`super::BatchStore::extend_lease`].
-pub(super) async fn extend_lease(
-    connection: &mut impl Statements,
-    lease: &Lease,
-    until: OffsetDateTime,
-) -> Result<bool, StoreError> {
-    let Some(key) = LeaseKey::of(lease) else {
-        return Ok(false);
-    };
-    let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &micros(until)];
-    Ok(connection.execute(EXTEND_LEASE, &values).await? == 1)
-}
-
-/// Counts an attempt; see [`super::BatchStore::begin_item`].
-pub(super) async fn begin_item(
-    connection: &mut impl Statements,
-    lease: &Lease,
-    position: u64,
-) -> Result<bool, StoreError> {
-    let (Some(key), Ok(position)) = (LeaseKey::of(lease), i64::try_from(position)) else {
-        return Ok(false);
-    };
-    let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &position];
-    Ok(connection.execute(BEGIN_ITEM, &values).await? == 1)
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    NEXT_BATCH,
+    NEXT_CHUNK,
+    NEXT_FREE_CHUNK,
+    LEASE_CHUNK,
+    ITEMS_OF_CHUNK,
+    START_BATCH,
+    SERVE_TENANT,
+    EXTEND_LEASE,
+    BEGIN_ITEM
+);

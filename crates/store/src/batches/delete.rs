@@ -7,16 +7,18 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{BatchKey, Deletion, manage::LOCK_CHUNKS, rows::micros};
-use crate::{
-    StoreError,
-    collections::detach_scans,
-    dialect::Statements,
-    erasures::note_deletion,
-    record::record,
-    rows::to_the_microsecond,
-    values::{Digest, Value},
-};
+use super::manage::LOCK_CHUNKS;
+use super::records::{BatchKey, Deletion};
+use crate::call::{change, query};
+use crate::collections::detach_scans;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::purge::note_deletion;
+use crate::record::record;
+use crate::rows::{PayloadRow, ScanKeyRow};
+use crate::store::Store;
+use crate::times::{micros, to_the_microsecond};
+use crate::values::{Digest, Value};
 
 /// The key is free again, so that the request can be sent again.
 const MARK: &str = "UPDATE batches SET deletion = $3, is_open = $4, idempotency_key = NULL \
@@ -60,10 +62,14 @@ const DUE_PAYLOADS: &str = "SELECT tenant, id FROM batches \
 
 /// An item with another state may need its payload for another attempt.
 const FINISHED_PAYLOADS: &str = "SELECT DISTINCT i.payload FROM batch_items i \
-     WHERE i.batch_id = $1 AND i.payload IS NOT NULL AND ($2 IS NULL OR i.payload > $2) \
+     WHERE i.batch_id = $1 AND i.payload IS NOT NULL AND (i.payload > $2 OR $2 IS NULL) \
      AND i.state IN ('ok', 'cancelled') AND NOT EXISTS (SELECT 1 FROM batch_items o \
          WHERE o.batch_id = $1 AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
      ORDER BY i.payload LIMIT $3";
+
+const DELETE: &str = "DELETE FROM batches WHERE id = $1";
+
+const SWEPT: &str = "UPDATE batches SET payloads_due = $2 WHERE id = $1";
 
 record! {
     struct KeyRow {
@@ -73,15 +79,8 @@ record! {
 }
 
 record! {
-    struct DeletionRow {
+    struct DeletionKindRow {
         deletion: String,
-    }
-}
-
-record! {
-    struct ScanRow {
-        id: Uuid,
-        image_id: Uuid,
     }
 }
 
@@ -89,12 +88,6 @@ record! {
     struct FacesRow {
         faces: i64,
         vectors: i64,
-    }
-}
-
-record! {
-    struct PayloadRow {
-        payload: Digest,
     }
 }
 
@@ -107,9 +100,9 @@ impl From<KeyRow> for BatchKey {
     }
 }
 
-/// Marks a batch; see [`super::BatchStore::delete_batch`]. Run it in a transaction.
-pub(crate) async fn mark(
-    connection: &mut impl Statements,
+/// Marks a batch; see [`Store::delete_batch`]. Run it in a transaction.
+pub(crate) async fn mark_deleted(
+    connection: &mut Connection<'_>,
     (tenant, batch): (&str, Uuid),
     deletion: Deletion,
 ) -> Result<bool, StoreError> {
@@ -122,56 +115,98 @@ pub(crate) async fn mark(
     Ok(true)
 }
 
-/// Marks the batches whose time is over; see [`super::BatchStore::expire_batches`]. Run it in a transaction.
-pub(super) async fn expire(
-    connection: &mut impl Statements,
-    now: OffsetDateTime,
-) -> Result<u64, StoreError> {
-    let expired: Vec<KeyRow> = connection.fetch_all(EXPIRED, &[&micros(now)]).await?;
-    for batch in &expired {
-        mark(connection, (&batch.tenant, batch.id), Deletion::Expired).await?;
+impl Store {
+    /// Marks a batch as deleted. Every call but [`purge_batch`](Self::purge_batch) and
+    /// [`deleted_batches`](Self::deleted_batches) treats it as absent from then on. Returns false if the tenant has no such
+    /// batch.
+    pub async fn delete_batch(&self, tenant: &str, batch: Uuid) -> Result<bool, StoreError> {
+        change!(self, "delete_batch", |connection| {
+            mark_deleted(connection, (tenant, batch), Deletion::Erased).await
+        })
     }
-    Ok(expired.len() as u64)
-}
 
-pub(super) async fn deleted(
-    connection: &mut impl Statements,
-    limit: u32,
-) -> Result<Vec<BatchKey>, StoreError> {
-    let rows: Vec<KeyRow> = connection.fetch_all(DELETED, &[&i64::from(limit)]).await?;
-    Ok(rows.into_iter().map(BatchKey::from).collect())
-}
-
-/// Deletes the rows of a batch; see [`super::BatchStore::purge_batch`]. Run it in a transaction.
-pub(super) async fn purge(
-    connection: &mut impl Statements,
-    batch: Uuid,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let locked: Option<DeletionRow> = connection.fetch_optional(LOCK_DELETED, &[&batch]).await?;
-    let Some(locked) = locked else {
-        return Ok(());
-    };
-    let mut counts = Counts::default();
-    if locked.deletion == Deletion::Erased.name() {
-        let own: Vec<ScanRow> = connection.fetch_all(OWN_SCANS, &[&batch]).await?;
-        for scan in &own {
-            counts.delete_scan(connection, scan).await?;
-        }
+    /// Marks the batches as deleted whose time is over. Returns their number.
+    pub async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
+        change!(self, "expire_batches", |connection| {
+            let expired: Vec<KeyRow> = connection.fetch_all(EXPIRED, &[&micros(now)]).await?;
+            for batch in &expired {
+                mark_deleted(connection, (&batch.tenant, batch.id), Deletion::Expired).await?;
+            }
+            Ok(expired.len() as u64)
+        })
     }
-    let values: [&dyn Value; 6] = [
-        &batch,
-        &counts.scans,
-        &counts.images,
-        &counts.faces,
-        &counts.vectors,
-        &to_the_microsecond(now),
-    ];
-    connection.execute(KEEP_COUNTS, &values).await?;
-    connection
-        .execute("DELETE FROM batches WHERE id = $1", &[&batch])
-        .await?;
-    note_deletion(connection, now).await
+
+    /// Returns batches that are marked as deleted, and whose rows are still there.
+    pub async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
+        query!(self, "deleted_batches", |connection| {
+            let rows: Vec<KeyRow> = connection.fetch_all(DELETED, &[&i64::from(limit)]).await?;
+            Ok(rows.into_iter().map(BatchKey::from).collect())
+        })
+    }
+
+    /// Deletes the rows of a batch that is marked as deleted. Delete its objects first.
+    ///
+    /// If the tenant deleted the batch, this also deletes the scans that it made and that no other batch and no request was
+    /// answered with, and the images that then have no scan. A row with the counts stays.
+    pub async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError> {
+        change!(self, "purge_batch", no_limit, |connection| {
+            let locked: Option<DeletionKindRow> =
+                connection.fetch_optional(LOCK_DELETED, &[&batch]).await?;
+            let Some(locked) = locked else {
+                return Ok(());
+            };
+            let mut counts = Counts::default();
+            if locked.deletion == Deletion::Erased.name() {
+                let own: Vec<ScanKeyRow> = connection.fetch_all(OWN_SCANS, &[&batch]).await?;
+                for scan in &own {
+                    counts.delete_scan(connection, scan).await?;
+                }
+            }
+            let values: [&dyn Value; 6] = [
+                &batch,
+                &counts.scans,
+                &counts.images,
+                &counts.faces,
+                &counts.vectors,
+                &to_the_microsecond(now),
+            ];
+            connection.execute(KEEP_COUNTS, &values).await?;
+            connection.execute(DELETE, &[&batch]).await?;
+            note_deletion(connection, now).await
+        })
+    }
+
+    /// Returns batches that ended since the last sweep of their payloads.
+    pub async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
+        query!(self, "batches_with_due_payloads", |connection| {
+            let rows: Vec<KeyRow> = connection
+                .fetch_all(DUE_PAYLOADS, &[&i64::from(limit)])
+                .await?;
+            Ok(rows.into_iter().map(BatchKey::from).collect())
+        })
+    }
+
+    /// Returns payloads of a batch whose items all have a result, in order. `after` is the last one of the previous page.
+    pub async fn finished_payloads(
+        &self,
+        batch: Uuid,
+        after: Option<[u8; 32]>,
+        limit: u32,
+    ) -> Result<Vec<[u8; 32]>, StoreError> {
+        query!(self, "finished_payloads", |connection| {
+            let values: [&dyn Value; 3] = [&batch, &after.map(Digest), &i64::from(limit)];
+            let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, &values).await?;
+            Ok(rows.into_iter().map(|row| row.payload.0).collect())
+        })
+    }
+
+    /// Records that the finished payloads of a batch were deleted.
+    pub async fn payloads_swept(&self, batch: Uuid) -> Result<(), StoreError> {
+        change!(self, "payloads_swept", |connection| {
+            connection.execute(SWEPT, &[&batch, &false]).await?;
+            Ok(())
+        })
+    }
 }
 
 /// What is deleted with a batch.
@@ -186,8 +221,8 @@ struct Counts {
 impl Counts {
     async fn delete_scan(
         &mut self,
-        connection: &mut impl Statements,
-        scan: &ScanRow,
+        connection: &mut Connection<'_>,
+        scan: &ScanKeyRow,
     ) -> Result<(), StoreError> {
         for query in [COUNT_FACES, COUNT_VECTORS] {
             let row: Option<FacesRow> = connection.fetch_optional(query, &[&scan.id]).await?;
@@ -203,31 +238,21 @@ impl Counts {
     }
 }
 
-pub(super) async fn due_payloads(
-    connection: &mut impl Statements,
-    limit: u32,
-) -> Result<Vec<BatchKey>, StoreError> {
-    let rows: Vec<KeyRow> = connection
-        .fetch_all(DUE_PAYLOADS, &[&i64::from(limit)])
-        .await?;
-    Ok(rows.into_iter().map(BatchKey::from).collect())
-}
-
-pub(super) async fn finished_payloads(
-    connection: &mut impl Statements,
-    batch: Uuid,
-    (after, limit): (Option<[u8; 32]>, u32),
-) -> Result<Vec<[u8; 32]>, StoreError> {
-    let values: [&dyn Value; 3] = [&batch, &after.map(Digest), &i64::from(limit)];
-    let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, &values).await?;
-    Ok(rows.into_iter().map(|row| row.payload.0).collect())
-}
-
-pub(super) async fn payloads_swept(
-    connection: &mut impl Statements,
-    batch: Uuid,
-) -> Result<(), StoreError> {
-    let statement = "UPDATE batches SET payloads_due = $2 WHERE id = $1";
-    connection.execute(statement, &[&batch, &false]).await?;
-    Ok(())
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    MARK,
+    DELETE_CHUNKS,
+    EXPIRED,
+    DELETED,
+    LOCK_DELETED,
+    OWN_SCANS,
+    DELETE_SCAN,
+    DELETE_IMAGE,
+    COUNT_FACES,
+    COUNT_VECTORS,
+    KEEP_COUNTS,
+    DUE_PAYLOADS,
+    FINISHED_PAYLOADS,
+    DELETE,
+    SWEPT
+);

@@ -2,23 +2,23 @@
 
 use std::collections::HashSet;
 
-use sqlx::{AssertSqlSafe, types::JsonValue};
+use sqlx::AssertSqlSafe;
+use sqlx::types::JsonValue;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    ChunkEnd, FinishedItems, ItemOutcome, Lease, ScanOutcome,
-    rows::{LeaseKey, micros},
-    submit,
-};
-use crate::{
-    StoreError,
-    dialect::{Statements, placeholders},
-    record::record,
-    records::SavedScan,
-    rows::IdRow,
-    save,
-    values::Value,
-};
+use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease, ScanOutcome};
+use super::rows::LeaseKey;
+use super::submit;
+use crate::call::change;
+use crate::connection::{Connection, placeholders};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::{CountRow, IdRow, PositionRow};
+use crate::scans::{SavedScan, check_scan, save_scan};
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// Locks the chunk, so that no other worker takes it before the transaction ends.
 const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
@@ -41,7 +41,7 @@ const CANCEL_REMAINING: &str = "UPDATE batch_items SET state = 'cancelled' \
      WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \
      AND EXISTS (SELECT 1 FROM batches WHERE id = $1 AND cancelled_at IS NOT NULL)";
 
-const REMAINING: &str = "SELECT count(*) AS items FROM batch_items \
+const REMAINING: &str = "SELECT count(*) AS count FROM batch_items \
      WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued'";
 
 const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = $1 AND number = $2";
@@ -56,18 +56,6 @@ record! {
     struct RangeRow {
         first_item: i64,
         items: i32,
-    }
-}
-
-record! {
-    struct CountRow {
-        items: i64,
-    }
-}
-
-record! {
-    struct PositionRow {
-        position: i64,
     }
 }
 
@@ -127,56 +115,85 @@ fn row_position(position: u64) -> i64 {
     i64::try_from(position).unwrap_or(i64::MAX)
 }
 
-/// Saves outcomes; see [`super::BatchStore::finish_items`]. Run it in a transaction.
-pub(super) async fn finish_items(
-    connection: &mut impl Statements,
-    lease: &Lease,
-    outcomes: &[ItemOutcome],
-    end: ChunkEnd,
-) -> Result<Option<FinishedItems>, StoreError> {
-    let Some(key) = LeaseKey::of(lease) else {
-        return Ok(None);
-    };
-    let values: [&dyn Value; 3] = [&key.batch_id, &key.number, &key.token];
-    let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, &values).await?;
-    let Some(range) = range else {
-        return Ok(None);
-    };
-    // A worker that keeps its lease runs the items one by one, and `begin_item` has counted each attempt.
-    let counted_before = matches!(end, ChunkEnd::Keep);
-    let mut counts = Counts::default();
-    // Two transactions that save the same images must lock them in the same order.
-    let mut outcomes: Vec<_> = outcomes.iter().collect();
-    outcomes.sort_by_key(|outcome| outcome.new_image());
-    let cached = stored_scans(connection, &outcomes).await?;
-    let mut items = Vec::with_capacity(outcomes.len());
-    for outcome in outcomes {
-        let values = item_values(connection, key.batch_id, outcome, &cached).await?;
-        items.extend(values);
+impl Store {
+    /// Ends the chunks of cancelled batches whose worker lost its lease. Returns the number of chunks.
+    pub async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
+        change!(self, "sweep_cancelled", |connection| {
+            let now = micros(now);
+            let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, &[&now]).await?;
+            let mut swept = 0;
+            for chunk in ended {
+                let place = (chunk.batch_id, chunk.number);
+                let values: [&dyn Value; 3] = [&chunk.batch_id, &chunk.number, &now];
+                let range: Option<RangeRow> =
+                    connection.fetch_optional(LOCK_ENDED, &values).await?;
+                let Some(range) = range else {
+                    continue;
+                };
+                let mut counts = Counts::default();
+                return_chunk(connection, (place, &range), now, &mut counts).await?;
+                counts.save(connection, chunk.batch_id, 0).await?;
+                swept += 1;
+            }
+            Ok(swept)
+        })
     }
-    let attempts = i32::from(!counted_before);
-    let changed = update_items(connection, key.batch_id, &items, attempts).await?;
-    for item in items.iter().filter(|item| changed.contains(&item.position)) {
-        counts.add(item);
+
+    /// Saves the outcomes of some items of a leased chunk. Returns `None`, and writes nothing, if the lease is lost.
+    ///
+    /// An item that is finished already keeps its first result.
+    pub async fn finish_items(
+        &self,
+        lease: &Lease,
+        outcomes: &[ItemOutcome],
+        end: ChunkEnd,
+    ) -> Result<Option<FinishedItems>, StoreError> {
+        change!(self, "finish_items", |connection| {
+            let Some(key) = LeaseKey::of(lease) else {
+                return Ok(None);
+            };
+            let values: [&dyn Value; 3] = [&key.batch_id, &key.number, &key.token];
+            let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, &values).await?;
+            let Some(range) = range else {
+                return Ok(None);
+            };
+            // A worker that keeps its lease runs the items one by one, and `begin_item` has counted each attempt.
+            let counted_before = matches!(end, ChunkEnd::Keep);
+            let mut counts = Counts::default();
+            // Two transactions that save the same images must lock them in the same order.
+            let mut outcomes: Vec<_> = outcomes.iter().collect();
+            outcomes.sort_by_key(|outcome| outcome.new_image());
+            let cached = stored_scans(connection, &outcomes).await?;
+            let mut items = Vec::with_capacity(outcomes.len());
+            for outcome in outcomes {
+                let values = item_values(connection, key.batch_id, outcome, &cached).await?;
+                items.extend(values);
+            }
+            let attempts = i32::from(!counted_before);
+            let changed = update_items(connection, key.batch_id, &items, attempts).await?;
+            for item in items.iter().filter(|item| changed.contains(&item.position)) {
+                counts.add(item);
+            }
+            let returned = match end {
+                ChunkEnd::Keep => 0,
+                ChunkEnd::Return { retry_at, .. } => {
+                    let place = (key.batch_id, key.number);
+                    return_chunk(connection, (place, &range), micros(retry_at), &mut counts).await?
+                }
+            };
+            counts.save(connection, key.batch_id, returned).await?;
+            let is_batch_done = match end {
+                ChunkEnd::Keep => false,
+                ChunkEnd::Return { now, .. } => {
+                    submit::finish_if_done(connection, key.batch_id, now).await?
+                }
+            };
+            Ok(Some(FinishedItems {
+                finished: counts.finished().try_into().unwrap_or(0),
+                is_batch_done,
+            }))
+        })
     }
-    let returned = match end {
-        ChunkEnd::Keep => 0,
-        ChunkEnd::Return { retry_at, .. } => {
-            let place = (key.batch_id, key.number);
-            return_chunk(connection, (place, &range), micros(retry_at), &mut counts).await?
-        }
-    };
-    counts.save(connection, key.batch_id, returned).await?;
-    let is_batch_done = match end {
-        ChunkEnd::Keep => false,
-        ChunkEnd::Return { now, .. } => {
-            submit::finish_if_done(connection, key.batch_id, now).await?
-        }
-    };
-    Ok(Some(FinishedItems {
-        finished: counts.finished().try_into().unwrap_or(0),
-        is_batch_done,
-    }))
 }
 
 impl Counts {
@@ -199,7 +216,7 @@ impl Counts {
     /// Adds the changes to the counts of the batch. `returned` is the number of items that wait again.
     async fn save(
         &self,
-        connection: &mut impl Statements,
+        connection: &mut Connection<'_>,
         batch: Uuid,
         returned: i64,
     ) -> Result<(), StoreError> {
@@ -222,7 +239,7 @@ impl Counts {
 /// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
 /// deleted in the meantime.
 async fn item_values<'a>(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: Uuid,
     outcome: &'a ItemOutcome,
     stored: &HashSet<Uuid>,
@@ -234,7 +251,7 @@ async fn item_values<'a>(
             result,
             is_copy,
         } => {
-            let scan = save_scan(connection, batch, scan.as_ref(), stored).await?;
+            let scan = save_outcome(connection, batch, scan.as_ref(), stored).await?;
             let (scan_id, cached) = match scan {
                 ItemScan::None => (None, false),
                 ItemScan::Stored { id, cached } => (Some(id), cached),
@@ -269,7 +286,7 @@ async fn item_values<'a>(
 
 /// Returns the positions of the items that were not finished before.
 async fn update_items(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: Uuid,
     items: &[ItemValues<'_>],
     attempts: i32,
@@ -292,7 +309,7 @@ async fn update_items(
 
 /// Returns the cached scans of some outcomes that are still stored.
 async fn stored_scans(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     outcomes: &[&ItemOutcome],
 ) -> Result<HashSet<Uuid>, StoreError> {
     const IDS_PER_QUERY: usize = 500;
@@ -325,8 +342,8 @@ enum ItemScan {
     Deleted,
 }
 
-async fn save_scan(
-    connection: &mut impl Statements,
+async fn save_outcome(
+    connection: &mut Connection<'_>,
     batch: Uuid,
     scan: Option<&ScanOutcome>,
     stored: &HashSet<Uuid>,
@@ -334,23 +351,24 @@ async fn save_scan(
     match scan {
         None => Ok(ItemScan::None),
         Some(ScanOutcome::New(scan)) => {
-            save::check_scan(scan)?;
-            let saved = save::save_scan(connection, scan, Some(batch)).await?;
+            check_scan(scan)?;
+            let saved = save_scan(connection, scan, Some(batch)).await?;
             Ok(ItemScan::Stored {
                 id: saved.scan_id(scan.id),
                 cached: matches!(saved, SavedScan::Kept(_)),
             })
         }
-        Some(&ScanOutcome::Cached(id)) => Ok(match stored.contains(&id) {
-            true => ItemScan::Stored { id, cached: true },
-            false => ItemScan::Deleted,
+        Some(&ScanOutcome::Cached(id)) => Ok(if stored.contains(&id) {
+            ItemScan::Stored { id, cached: true }
+        } else {
+            ItemScan::Deleted
         }),
     }
 }
 
 /// Deletes a chunk whose items are finished. Otherwise ends its lease. Returns the number of items that wait again.
 async fn return_chunk(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     ((batch, number), range): ((Uuid, i32), &RangeRow),
     retry_at: i64,
     counts: &mut Counts,
@@ -360,7 +378,7 @@ async fn return_chunk(
     let cancelled = connection.execute(CANCEL_REMAINING, &values).await?;
     counts.cancelled += i64::try_from(cancelled).unwrap_or(i64::MAX);
     let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, &values).await?;
-    let remaining = remaining.map_or(0, |row| row.items);
+    let remaining = remaining.map_or(0, |row| row.count);
     if remaining == 0 {
         connection.execute(DELETE_CHUNK, &[&batch, &number]).await?;
     } else {
@@ -386,24 +404,9 @@ record! {
     }
 }
 
-/// Ends chunks of cancelled batches; see [`super::BatchStore::sweep_cancelled`]. Run it in a transaction.
-pub(super) async fn sweep_cancelled(
-    connection: &mut impl Statements,
-    now: i64,
-) -> Result<u64, StoreError> {
-    let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, &[&now]).await?;
-    let mut swept = 0;
-    for chunk in ended {
-        let place = (chunk.batch_id, chunk.number);
-        let values: [&dyn Value; 3] = [&chunk.batch_id, &chunk.number, &now];
-        let range: Option<RangeRow> = connection.fetch_optional(LOCK_ENDED, &values).await?;
-        let Some(range) = range else {
-            continue;
-        };
-        let mut counts = Counts::default();
-        return_chunk(connection, (place, &range), now, &mut counts).await?;
-        counts.save(connection, chunk.batch_id, 0).await?;
-        swept += 1;
-    }
-    Ok(swept)
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT, ENDED_CHUNKS,
+    LOCK_ENDED;
+    parts: FINISH_ITEMS
+);

@@ -3,19 +3,17 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    CancelledBatch, read,
-    rows::micros,
-    submit::{self, insert_chunks},
-};
-use crate::{
-    StoreError,
-    dialect::Statements,
-    record::record,
-    rows::to_the_microsecond,
-    values::Value,
-    webhooks::{WebhookEvent, insert_deliveries},
-};
+use super::records::CancelledBatch;
+use super::submit::insert_chunks;
+use super::{read, submit};
+use crate::call::change;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::PositionRow;
+use crate::store::Store;
+use crate::times::{micros, to_the_microsecond};
+use crate::values::Value;
+use crate::webhooks::{WebhookEvent, insert_deliveries};
 
 /// Locks the batch until the transaction ends.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
@@ -63,78 +61,80 @@ record! {
     }
 }
 
-record! {
-    struct PositionRow {
-        position: i64,
-    }
-}
-
-/// Cancels a batch; see [`super::BatchStore::cancel_batch`]. Run it in a transaction.
-pub(super) async fn cancel_batch(
-    connection: &mut impl Statements,
-    (tenant, batch): (&str, Uuid),
-    now: OffsetDateTime,
-) -> Result<Option<CancelledBatch>, StoreError> {
-    connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
-    let locked: Option<LockedBatch> = connection
-        .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
-        .await?;
-    if locked.is_none() {
-        return Ok(None);
-    }
-    let cancelled_at = to_the_microsecond(now);
-    let values: [&dyn Value; 4] = [&batch, &cancelled_at, &false, &true];
-    let mut cancelled = 0;
-    if connection.execute(CANCEL, &values).await? == 1 {
-        insert_deliveries(connection, batch, WebhookEvent::BatchCancelled, now).await?;
-        cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
-        connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
-        let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
-        connection
-            .execute(COUNT_CANCELLED, &[&batch, &count])
-            .await?;
-    }
-    let batch = read::batch(connection, tenant, batch).await?;
-    Ok(batch.map(|batch| CancelledBatch { batch, cancelled }))
-}
-
-/// Queues failed items again; see [`super::BatchStore::retry_items`]. Run it in a transaction.
-pub(super) async fn retry_items(
-    connection: &mut impl Statements,
-    (tenant, batch): (&str, Uuid),
-    now: OffsetDateTime,
-) -> Result<Option<u64>, StoreError> {
-    let locked: Option<LockedBatch> = connection
-        .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
-        .await?;
-    let Some(locked) = locked else {
-        return Ok(None);
-    };
-    let failed: Vec<PositionRow> = connection.fetch_all(FAILED_ITEMS, &[&batch]).await?;
-    let ranges = ranges(failed.iter().map(|row| row.position), locked.chunk_size);
-    let (mut errors, mut dead) = (0, 0);
-    for &(first, items) in &ranges {
-        let end = first + i64::from(items);
-        for (state, count) in [("error", &mut errors), ("dead", &mut dead)] {
-            let changed = connection
-                .execute(REQUEUE_ITEMS, &[&batch, &first, &end, &state])
+impl Store {
+    /// Cancels a batch. A chunk that a worker has ends when the worker returns it, or with its lease. Returns `None` if the tenant has no such batch.
+    pub async fn cancel_batch(
+        &self,
+        tenant: &str,
+        batch: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Option<CancelledBatch>, StoreError> {
+        change!(self, "cancel_batch", no_limit, |connection| {
+            connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
+            let locked: Option<LockedBatch> = connection
+                .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
                 .await?;
-            *count += i64::try_from(changed).unwrap_or(i64::MAX);
-        }
+            if locked.is_none() {
+                return Ok(None);
+            }
+            let cancelled_at = to_the_microsecond(now);
+            let values: [&dyn Value; 4] = [&batch, &cancelled_at, &false, &true];
+            let mut cancelled = 0;
+            if connection.execute(CANCEL, &values).await? == 1 {
+                insert_deliveries(connection, batch, WebhookEvent::BatchCancelled, now).await?;
+                cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
+                connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
+                let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
+                connection
+                    .execute(COUNT_CANCELLED, &[&batch, &count])
+                    .await?;
+            }
+            let batch = read::find_batch(connection, tenant, batch).await?;
+            Ok(batch.map(|batch| CancelledBatch { batch, cancelled }))
+        })
     }
-    let chunks: Vec<_> = (locked.next_chunk..)
-        .zip(&ranges)
-        .map(|(number, &(first, items))| (number, first, items))
-        .collect();
-    insert_chunks(connection, &batch, &chunks, micros(now)).await?;
-    let next_chunk = locked.next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
-    if !chunks.is_empty() {
-        submit::join_fair_queue(connection, tenant).await?;
-        connection
-            .execute(COUNT_REQUEUED, &[&batch, &errors, &dead, &next_chunk])
-            .await?;
+
+    /// Queues the items that ended with an error or died. Returns their number, or `None` if the tenant has no such batch.
+    pub async fn retry_items(
+        &self,
+        tenant: &str,
+        batch: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Option<u64>, StoreError> {
+        change!(self, "retry_items", no_limit, |connection| {
+            let locked: Option<LockedBatch> = connection
+                .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
+                .await?;
+            let Some(locked) = locked else {
+                return Ok(None);
+            };
+            let failed: Vec<PositionRow> = connection.fetch_all(FAILED_ITEMS, &[&batch]).await?;
+            let ranges = ranges(failed.iter().map(|row| row.position), locked.chunk_size);
+            let (mut errors, mut dead) = (0, 0);
+            for &(first, items) in &ranges {
+                let end = first + i64::from(items);
+                for (state, count) in [("error", &mut errors), ("dead", &mut dead)] {
+                    let changed = connection
+                        .execute(REQUEUE_ITEMS, &[&batch, &first, &end, &state])
+                        .await?;
+                    *count += i64::try_from(changed).unwrap_or(i64::MAX);
+                }
+            }
+            let chunks: Vec<_> = (locked.next_chunk..)
+                .zip(&ranges)
+                .map(|(number, &(first, items))| (number, first, items))
+                .collect();
+            insert_chunks(connection, &batch, &chunks, micros(now)).await?;
+            let next_chunk = locked.next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
+            if !chunks.is_empty() {
+                submit::join_fair_queue(connection, tenant).await?;
+                connection
+                    .execute(COUNT_REQUEUED, &[&batch, &errors, &dead, &next_chunk])
+                    .await?;
+            }
+            Ok(Some(failed.len() as u64))
+        })
     }
-    Ok(Some(failed.len() as u64))
 }
 
 /// Returns the ranges of consecutive positions, each of at most `size` items: the first position and the length.
@@ -150,6 +150,19 @@ fn ranges(positions: impl Iterator<Item = i64>, size: i32) -> Vec<(i64, i32)> {
     }
     ranges
 }
+
+#[cfg(test)]
+crate::prepared::statements!(
+    LOCK_BATCH,
+    LOCK_CHUNKS,
+    CANCEL,
+    CANCEL_ITEMS,
+    DELETE_WAITING_CHUNKS,
+    COUNT_CANCELLED,
+    FAILED_ITEMS,
+    REQUEUE_ITEMS,
+    COUNT_REQUEUED
+);
 
 #[cfg(test)]
 mod tests {

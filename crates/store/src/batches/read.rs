@@ -1,20 +1,23 @@
 //! Reading batches and items.
 
-use sqlx::{AssertSqlSafe, types::JsonValue};
+use sqlx::AssertSqlSafe;
+use sqlx::types::JsonValue;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
+use super::records::{
     Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth,
-    rows::{BatchRow, ItemRow, batch_columns, from_micros},
 };
-use crate::{
-    StoreError,
-    dialect::{Statements, placeholders},
-    record::record,
-    rows::IdRow,
-    sizes::{count_within, scan_size, tree_size},
-    values::{Digest, Value},
-};
+use super::rows::{BatchRow, ItemRow, batch_columns};
+use crate::call::{query, snapshot};
+use crate::connection::{Connection, placeholders};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::{CountRow, IdRow};
+use crate::sizes::{count_within, scan_size, tree_size};
+use crate::store::Store;
+use crate::times::{from_micros, micros};
+use crate::values::{Digest, Value};
 
 const BATCH: &str = concat!(
     "SELECT ",
@@ -38,8 +41,8 @@ const BATCH_BY_KEY: &str = concat!(
 const BATCHES: &str = concat!(
     "SELECT * FROM (SELECT ",
     batch_columns!("NULL"),
-    " FROM batches b WHERE tenant = $1 AND deletion IS NULL) b WHERE ($2 IS NULL OR state = $2) \
-     AND ($3 IS NULL OR name = $3) AND ($4 IS NULL OR id < $4) ORDER BY id DESC LIMIT $5"
+    " FROM batches b WHERE tenant = $1 AND deletion IS NULL) b WHERE (state = $2 OR $2 IS NULL) \
+     AND (name = $3 OR $3 IS NULL) AND (id < $4 OR $4 IS NULL) ORDER BY id DESC LIMIT $5"
 );
 
 /// SQL for the items of a batch, each with what `$columns` names. A queued item is running while a worker has its chunk.
@@ -53,7 +56,7 @@ macro_rules! items {
                       AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
                   THEN 'running' ELSE i.state END AS state \
              FROM batch_items i WHERE i.batch_id = $1 AND i.position > $2) i \
-             WHERE ($3 IS NULL OR state = $3)"
+             WHERE (state = $3 OR $3 IS NULL)"
         )
     };
 }
@@ -85,14 +88,11 @@ const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS qu
      (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= $1) AS oldest \
      FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
 
-const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS items FROM batches \
+const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS count FROM batches \
      WHERE tenant = $1 AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
 
-record! {
-    struct WaitingRow {
-        items: i64,
-    }
-}
+const RESULT: &str = "SELECT result FROM batch_items \
+     WHERE batch_id = $1 AND payload = $2 AND state = 'ok' AND result IS NOT NULL LIMIT 1";
 
 record! {
     struct DepthRow {
@@ -102,8 +102,8 @@ record! {
     }
 }
 
-pub(super) async fn batch(
-    connection: &mut impl Statements,
+pub(super) async fn find_batch(
+    connection: &mut Connection<'_>,
     tenant: &str,
     batch: Uuid,
 ) -> Result<Option<Batch>, StoreError> {
@@ -111,33 +111,130 @@ pub(super) async fn batch(
     row.map(Batch::try_from).transpose()
 }
 
-pub(super) async fn batch_by_id(
-    connection: &mut impl Statements,
+pub(super) async fn find_batch_by_id(
+    connection: &mut Connection<'_>,
     batch: Uuid,
 ) -> Result<Option<Batch>, StoreError> {
     let row: Option<BatchRow> = connection.fetch_optional(BATCH_BY_ID, &[&batch]).await?;
     row.map(Batch::try_from).transpose()
 }
 
-/// Returns the batches that are neither cancelled nor deleted; see [`super::BatchStore::active_batches`].
-pub(super) async fn active(
-    connection: &mut impl Statements,
-    batches: &[Uuid],
-) -> Result<Vec<Uuid>, StoreError> {
-    if batches.is_empty() {
-        return Ok(Vec::new());
+impl Store {
+    /// Returns a batch.
+    pub async fn batch(&self, tenant: &str, batch: Uuid) -> Result<Option<Batch>, StoreError> {
+        query!(self, "batch", |connection| {
+            find_batch(connection, tenant, batch).await
+        })
     }
-    let list = placeholders(1, 1, batches.len());
-    let query = format!(
-        "SELECT id FROM batches WHERE id IN {list} AND cancelled_at IS NULL AND deletion IS NULL"
-    );
-    let values: Vec<&dyn Value> = batches.iter().map(|id| id as &dyn Value).collect();
-    let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
+
+    /// Returns one page of the tenant's batches, newest first.
+    pub async fn list_batches(
+        &self,
+        tenant: &str,
+        filter: &BatchFilter,
+        page: BatchPage,
+    ) -> Result<Vec<Batch>, StoreError> {
+        query!(self, "list_batches", |connection| {
+            let state = filter.state.map(|state| state.name().to_owned());
+            let limit = i64::from(page.limit);
+            let values: [&dyn Value; 5] = [&tenant, &state, &filter.name, &page.after, &limit];
+            let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, &values).await?;
+            rows.into_iter().map(Batch::try_from).collect()
+        })
+    }
+
+    /// Returns one page of the items of a batch, in order. The rest of the items is measured by the database and not loaded.
+    pub async fn list_items(
+        &self,
+        batch: Uuid,
+        filter: ItemFilter,
+        page: ItemPage,
+    ) -> Result<ItemList, StoreError> {
+        snapshot!(self, "list_items", |connection| {
+            let after = match page.after {
+                Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
+                None => -1,
+            };
+            let state = filter.state.map(|state: ItemState| state.name().to_owned());
+            // One more item than requested shows whether there is a next page.
+            let limit = i64::from(page.limit) + 1;
+            let values: [&dyn Value; 4] = [&batch, &after, &state, &limit];
+            let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, &values).await?;
+            let requested = sizes.iter().take(page.limit as usize);
+            let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
+            let Some(last) = count.checked_sub(1).map(|last| sizes[last].position) else {
+                return Ok(ItemList::default());
+            };
+            let values: [&dyn Value; 4] = [&batch, &after, &state, &last];
+            let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, &values).await?;
+            let items = rows.into_iter().map(Item::try_from);
+            Ok(ItemList {
+                items: items.collect::<Result<_, _>>()?,
+                has_more: count < sizes.len(),
+            })
+        })
+    }
+
+    /// Returns the result of another item of the batch with this payload. Only items of an operation without scans have one.
+    pub async fn result_of_payload(
+        &self,
+        batch: Uuid,
+        payload: [u8; 32],
+    ) -> Result<Option<serde_json::Value>, StoreError> {
+        query!(self, "result_of_payload", |connection| {
+            let row: Option<ResultRow> = connection
+                .fetch_optional(RESULT, &[&batch, &Digest(payload)])
+                .await?;
+            Ok(row.map(|row| row.result))
+        })
+    }
+
+    /// Returns those of some batches that are neither cancelled nor deleted.
+    pub async fn active_batches(&self, batches: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+        query!(self, "active_batches", |connection| {
+            if batches.is_empty() {
+                return Ok(Vec::new());
+            }
+            let list = placeholders(1, 1, batches.len());
+            let query = format!(
+                "SELECT id FROM batches WHERE id IN {list} AND cancelled_at IS NULL AND deletion IS NULL"
+            );
+            let values: Vec<&dyn Value> = batches.iter().map(|id| id as &dyn Value).collect();
+            let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+            Ok(rows.into_iter().map(|row| row.id).collect())
+        })
+    }
+
+    /// Returns the number of a tenant's items that are not finished.
+    pub async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError> {
+        query!(self, "waiting_items", |connection| {
+            let row: Option<CountRow> = connection.fetch_optional(WAITING, &[&tenant]).await?;
+            let items = row.map_or(0, |row| row.count);
+            u64::try_from(items)
+                .map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
+        })
+    }
+
+    /// Returns the number of waiting items and the age of the oldest ready chunk.
+    pub async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {
+        query!(self, "queue_depth", |connection| {
+            let now = micros(now);
+            let row: Option<DepthRow> = connection.fetch_optional(QUEUE_DEPTH, &[&now]).await?;
+            let Some(row) = row else {
+                return Ok(QueueDepth::default());
+            };
+            let damaged = |_| StoreError::corrupt("the counts of the batches".to_owned());
+            Ok(QueueDepth {
+                queued: row.queued.try_into().map_err(damaged)?,
+                running: row.running.try_into().map_err(damaged)?,
+                oldest_ready_at: row.oldest.and_then(from_micros),
+            })
+        })
+    }
 }
 
-pub(super) async fn batch_by_key(
-    connection: &mut impl Statements,
+pub(super) async fn find_batch_by_key(
+    connection: &mut Connection<'_>,
     tenant: &str,
     key: &str,
 ) -> Result<Option<Batch>, StoreError> {
@@ -147,80 +244,11 @@ pub(super) async fn batch_by_key(
     row.map(Batch::try_from).transpose()
 }
 
-pub(super) async fn list_batches(
-    connection: &mut impl Statements,
-    tenant: &str,
-    filter: &BatchFilter,
-    page: BatchPage,
-) -> Result<Vec<Batch>, StoreError> {
-    let state = filter.state.map(|state| state.name().to_owned());
-    let limit = i64::from(page.limit);
-    let values: [&dyn crate::values::Value; 5] =
-        [&tenant, &state, &filter.name, &page.after, &limit];
-    let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, &values).await?;
-    rows.into_iter().map(Batch::try_from).collect()
-}
-
 record! {
     struct ItemSizeRow {
         position: i64,
         bytes: i64,
     }
-}
-
-/// Returns one page of the items of a batch; see [`super::BatchStore::list_items`].
-pub(super) async fn list_items(
-    connection: &mut impl Statements,
-    batch: Uuid,
-    filter: ItemFilter,
-    page: ItemPage,
-) -> Result<ItemList, StoreError> {
-    let after = match page.after {
-        Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
-        None => -1,
-    };
-    let state = filter.state.map(|state: ItemState| state.name().to_owned());
-    // One more item than requested shows whether there is a next page.
-    let limit = i64::from(page.limit) + 1;
-    let values: [&dyn Value; 4] = [&batch, &after, &state, &limit];
-    let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, &values).await?;
-    let requested = sizes.iter().take(page.limit as usize);
-    let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
-    let Some(last) = count.checked_sub(1).map(|last| sizes[last].position) else {
-        return Ok(ItemList::default());
-    };
-    let values: [&dyn Value; 4] = [&batch, &after, &state, &last];
-    let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, &values).await?;
-    let items = rows.into_iter().map(Item::try_from);
-    Ok(ItemList {
-        items: items.collect::<Result<_, _>>()?,
-        has_more: count < sizes.len(),
-    })
-}
-
-pub(super) async fn waiting_items(
-    connection: &mut impl Statements,
-    tenant: &str,
-) -> Result<u64, StoreError> {
-    let row: Option<WaitingRow> = connection.fetch_optional(WAITING, &[&tenant]).await?;
-    let items = row.map_or(0, |row| row.items);
-    u64::try_from(items).map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
-}
-
-pub(super) async fn queue_depth(
-    connection: &mut impl Statements,
-    now: i64,
-) -> Result<QueueDepth, StoreError> {
-    let row: Option<DepthRow> = connection.fetch_optional(QUEUE_DEPTH, &[&now]).await?;
-    let Some(row) = row else {
-        return Ok(QueueDepth::default());
-    };
-    let damaged = |_| StoreError::corrupt("the counts of the batches".to_owned());
-    Ok(QueueDepth {
-        queued: row.queued.try_into().map_err(damaged)?,
-        running: row.running.try_into().map_err(damaged)?,
-        oldest_ready_at: row.oldest.and_then(from_micros),
-    })
 }
 
 record! {
@@ -229,15 +257,15 @@ record! {
     }
 }
 
-pub(super) async fn result_of_payload(
-    connection: &mut impl Statements,
-    batch: Uuid,
-    payload: [u8; 32],
-) -> Result<Option<JsonValue>, StoreError> {
-    const RESULT: &str = "SELECT result FROM batch_items \
-         WHERE batch_id = $1 AND payload = $2 AND state = 'ok' AND result IS NOT NULL LIMIT 1";
-    let row: Option<ResultRow> = connection
-        .fetch_optional(RESULT, &[&batch, &Digest(payload)])
-        .await?;
-    Ok(row.map(|row| row.result))
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    BATCH,
+    BATCH_BY_ID,
+    BATCH_BY_KEY,
+    BATCHES,
+    ITEMS,
+    ITEM_SIZES,
+    QUEUE_DEPTH,
+    WAITING,
+    RESULT
+);

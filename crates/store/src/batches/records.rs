@@ -1,4 +1,4 @@
-//! The types that [`BatchStore`](super::BatchStore) takes and returns.
+//! Batches and items, as callers of the store see them.
 
 mod work;
 
@@ -6,9 +6,10 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub use work::*;
+use crate::json_text::JsonText;
+use crate::webhooks::BatchWebhook;
 
-use crate::{JsonText, webhooks::BatchWebhook};
+pub use work::*;
 
 /// A batch to be created. The caller chooses the id and the time.
 #[derive(Clone, Debug)]

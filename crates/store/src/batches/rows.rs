@@ -4,16 +4,15 @@ use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
+use super::records::{
     Batch, BatchCounts, BatchState, Item, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
     NewItem,
 };
-use crate::{
-    StoreError,
-    json_text::JsonText,
-    record::record,
-    values::{Digest, Value},
-};
+use crate::error::StoreError;
+use crate::json_text::JsonText;
+use crate::record::record;
+use crate::times::from_micros;
+use crate::values::{Digest, Value};
 
 /// The columns of [`BatchRow`], with another receipt if one is given. The state follows from the others.
 macro_rules! batch_columns {
@@ -281,14 +280,4 @@ impl LeaseKey {
             token: lease.token.try_into().ok()?,
         })
     }
-}
-
-/// Returns a time as microseconds since 1970. Both databases compare these numbers in the same way.
-pub(crate) fn micros(time: OffsetDateTime) -> i64 {
-    i64::try_from(time.unix_timestamp_nanos() / 1000).unwrap_or(i64::MAX)
-}
-
-/// Converts microseconds since 1970 to a time.
-pub(crate) fn from_micros(micros: i64) -> Option<OffsetDateTime> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000).ok()
 }

@@ -6,18 +6,19 @@ use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems, read,
-    rows::{NewItemRow, micros},
+use super::read;
+use super::records::{
+    AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems,
 };
-use crate::{
-    StoreError,
-    dialect::{Statements, insert_rows, placeholders},
-    record::record,
-    rows::to_the_microsecond,
-    values::{Digest, Value},
-    webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch},
-};
+use super::rows::NewItemRow;
+use crate::call::change;
+use crate::connection::{Connection, insert_rows, placeholders};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::store::Store;
+use crate::times::{micros, to_the_microsecond};
+use crate::values::{Digest, Value};
+use crate::webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch};
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
      models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
@@ -27,7 +28,7 @@ const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, op
 
 /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = $1 AND is_open \
-     AND cancelled_at IS NULL AND ($2 IS NULL OR submitted = $2) RETURNING tenant, accepted, next_chunk, chunk_size";
+     AND cancelled_at IS NULL AND (submitted = $2 OR $2 IS NULL) RETURNING tenant, accepted, next_chunk, chunk_size";
 
 const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + $2, \
      accepted = accepted + $3, queued = queued + $3, next_chunk = $4, finished_at = NULL \
@@ -40,6 +41,15 @@ const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
      ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
      WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
          (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
+
+const COMPLETE: &str = "UPDATE batches SET request_digest = $2, receipt = $3, is_open = $4 \
+     WHERE id = $1 AND request_digest IS NULL";
+
+const CLOSE: &str =
+    "UPDATE batches SET is_open = $3 WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
+
+const FINISH: &str = "UPDATE batches SET finished_at = $2, payloads_due = $3 WHERE id = $1 AND NOT is_open \
+     AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
 
 record! {
     struct LockedBatch {
@@ -56,107 +66,152 @@ record! {
     }
 }
 
-/// Creates a batch; see [`super::BatchStore::create_batch`]. Run it in a transaction.
-pub(super) async fn create_batch(
-    connection: &mut impl Statements,
-    batch: &NewBatch,
-) -> Result<CreatedBatch, StoreError> {
-    if let Some(own) = &batch.webhook
-        && !lock_for_batch(connection, own).await?
-    {
-        // A repeated request needs no further webhook.
-        let existing = match &batch.idempotency_key {
-            Some(key) => read::batch_by_key(connection, &batch.tenant, key).await?,
-            None => None,
-        };
-        return Ok(existing.map_or(CreatedBatch::TooManyWebhooks, CreatedBatch::Existing));
+impl Store {
+    /// Creates a batch without items.
+    ///
+    /// If the tenant has a batch with this idempotency key, the call returns that one and writes nothing. The webhook of the
+    /// batch and its audit entry are written with it.
+    pub async fn create_batch(&self, batch: &NewBatch) -> Result<CreatedBatch, StoreError> {
+        change!(self, "create_batch", |connection| {
+            if let Some(own) = &batch.webhook
+                && !lock_for_batch(connection, own).await?
+            {
+                // A repeated request needs no further webhook.
+                let existing = match &batch.idempotency_key {
+                    Some(key) => read::find_batch_by_key(connection, &batch.tenant, key).await?,
+                    None => None,
+                };
+                return Ok(existing.map_or(CreatedBatch::TooManyWebhooks, CreatedBatch::Existing));
+            }
+            let inserted = connection
+                .execute(
+                    INSERT_BATCH,
+                    &[
+                        &batch.id,
+                        &batch.tenant,
+                        &batch.name,
+                        &batch.operation,
+                        &batch.options,
+                        &batch.models,
+                        &Digest(batch.models_key),
+                        &batch.priority,
+                        &batch.idempotency_key,
+                        &i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
+                        &true,
+                        &to_the_microsecond(batch.created_at),
+                        &batch.expires_at.map(micros),
+                        &false,
+                        &batch.traceparent,
+                        &batch.key_id,
+                    ],
+                )
+                .await?;
+            if inserted == 1 {
+                if let Some(own) = &batch.webhook {
+                    add_to_batch(connection, own).await?;
+                }
+                let created = read::find_batch(connection, &batch.tenant, batch.id).await?;
+                let created =
+                    created.ok_or_else(|| StoreError::corrupt("a new batch".to_owned()))?;
+                return Ok(CreatedBatch::New(created));
+            }
+            let key = batch.idempotency_key.as_deref().unwrap_or_default();
+            let existing = read::find_batch_by_key(connection, &batch.tenant, key).await?;
+            let existing =
+                existing.ok_or_else(|| StoreError::corrupt("an existing batch".to_owned()))?;
+            Ok(CreatedBatch::Existing(existing))
+        })
     }
-    let inserted = connection
-        .execute(
-            INSERT_BATCH,
-            &[
-                &batch.id,
-                &batch.tenant,
-                &batch.name,
-                &batch.operation,
-                &batch.options,
-                &batch.models,
-                &Digest(batch.models_key),
-                &batch.priority,
-                &batch.idempotency_key,
-                &i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
-                &true,
-                &to_the_microsecond(batch.created_at),
-                &batch.expires_at.map(micros),
-                &false,
-                &batch.traceparent,
-                &batch.key_id,
-            ],
-        )
-        .await?;
-    if inserted == 1 {
-        if let Some(own) = &batch.webhook {
-            add_to_batch(connection, own).await?;
-        }
-        let created = read::batch(connection, &batch.tenant, batch.id).await?;
-        let created = created.ok_or_else(|| StoreError::corrupt("a new batch".to_owned()))?;
-        return Ok(CreatedBatch::New(created));
-    }
-    let key = batch.idempotency_key.as_deref().unwrap_or_default();
-    let existing = read::batch_by_key(connection, &batch.tenant, key).await?;
-    let existing = existing.ok_or_else(|| StoreError::corrupt("an existing batch".to_owned()))?;
-    Ok(CreatedBatch::Existing(existing))
-}
 
-/// Adds items; see [`super::BatchStore::add_items`]. Run it in a transaction.
-pub(super) async fn add_items(
-    connection: &mut impl Statements,
-    new: NewItems<'_>,
-) -> Result<Option<AddedItems>, StoreError> {
-    let NewItems { batch, items, .. } = new;
-    let read_before = new
-        .read_before
-        .map(|read| i64::try_from(read).unwrap_or(i64::MAX));
-    let Some(locked) = connection
-        .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch, &read_before])
-        .await?
-    else {
-        return Ok(None);
-    };
-    let known = known_ids(connection, batch, items).await?;
-    let kept = without_duplicates(items, known);
-    let rows: Vec<_> = (locked.accepted..)
-        .zip(&kept)
-        .map(|(position, item)| NewItemRow::new(&batch, position, item))
-        .collect();
-    let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
-    insert_rows(connection, NewItemRow::INTO, &values).await?;
-    let size = i64::from(locked.chunk_size);
-    let end = locked.accepted + kept.len() as i64;
-    let starts = (locked.accepted..end).step_by(size as usize);
-    let chunks: Vec<_> = (locked.next_chunk..)
-        .zip(starts)
-        .map(|(number, first)| (number, first, (end - first).min(size) as i32))
-        .collect();
-    insert_chunks(connection, &batch, &chunks, micros(new.now)).await?;
-    if !chunks.is_empty() {
-        join_fair_queue(connection, &locked.tenant).await?;
+    /// Adds items to a batch that is open, and makes chunks of them. Returns `None` if there is no such batch, if it is not
+    /// open, or if another request adds entries too.
+    ///
+    /// An item whose id the batch already has is not added.
+    pub async fn add_items(&self, new: NewItems<'_>) -> Result<Option<AddedItems>, StoreError> {
+        change!(self, "add_items", |connection| {
+            let NewItems { batch, items, .. } = new;
+            let read_before = new
+                .read_before
+                .map(|read| i64::try_from(read).unwrap_or(i64::MAX));
+            let Some(locked) = connection
+                .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch, &read_before])
+                .await?
+            else {
+                return Ok(None);
+            };
+            let known = known_ids(connection, batch, items).await?;
+            let kept = without_duplicates(items, known);
+            let rows: Vec<_> = (locked.accepted..)
+                .zip(&kept)
+                .map(|(position, item)| NewItemRow::new(&batch, position, item))
+                .collect();
+            let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
+            insert_rows(connection, NewItemRow::INTO, &values).await?;
+            let size = i64::from(locked.chunk_size);
+            let end = locked.accepted + kept.len() as i64;
+            let starts = (locked.accepted..end).step_by(size as usize);
+            let chunks: Vec<_> = (locked.next_chunk..)
+                .zip(starts)
+                .map(|(number, first)| (number, first, (end - first).min(size) as i32))
+                .collect();
+            insert_chunks(connection, &batch, &chunks, micros(new.now)).await?;
+            if !chunks.is_empty() {
+                join_fair_queue(connection, &locked.tenant).await?;
+            }
+            let accepted = kept.len() as i64;
+            let read = i64::try_from(new.read).unwrap_or(i64::MAX);
+            let next_chunk = locked.next_chunk + chunks.len() as i32;
+            connection
+                .execute(ADD_TO_COUNTS, &[&batch, &read, &accepted, &next_chunk])
+                .await?;
+            Ok(Some(AddedItems {
+                accepted: kept.len() as u64,
+                duplicates: (items.len() - kept.len()) as u64,
+            }))
+        })
     }
-    let accepted = kept.len() as i64;
-    let read = i64::try_from(new.read).unwrap_or(i64::MAX);
-    let next_chunk = locked.next_chunk + chunks.len() as i32;
-    connection
-        .execute(ADD_TO_COUNTS, &[&batch, &read, &accepted, &next_chunk])
-        .await?;
-    Ok(Some(AddedItems {
-        accepted: kept.len() as u64,
-        duplicates: (items.len() - kept.len()) as u64,
-    }))
+
+    /// Records that the whole request has arrived. Closes the batch unless it stays open.
+    pub async fn complete_request(
+        &self,
+        request: CompleteRequest,
+    ) -> Result<Option<Batch>, StoreError> {
+        change!(self, "complete_request", |connection| {
+            let digest = Digest(request.digest);
+            let values: [&dyn Value; 4] = [
+                &request.batch,
+                &digest,
+                &request.receipt,
+                &request.stays_open,
+            ];
+            connection.execute(COMPLETE, &values).await?;
+            finish_if_done(connection, request.batch, request.now).await?;
+            read::find_batch_by_id(connection, request.batch).await
+        })
+    }
+
+    /// Closes an open batch. It accepts no more items. Returns `None` if the tenant has no such batch.
+    pub async fn close_batch(
+        &self,
+        tenant: &str,
+        batch: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Option<Batch>, StoreError> {
+        change!(self, "close_batch", |connection| {
+            let found = connection
+                .execute(CLOSE, &[&tenant, &batch, &false])
+                .await?;
+            if found == 1 {
+                finish_if_done(connection, batch, now).await?;
+            }
+            read::find_batch(connection, tenant, batch).await
+        })
+    }
 }
 
 /// Gives a tenant a place in the fair queue. Call it before the counts of its batch change.
 pub(super) async fn join_fair_queue(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
 ) -> Result<(), StoreError> {
     connection.execute(JOIN_FAIR_QUEUE, &[&tenant]).await?;
@@ -165,7 +220,7 @@ pub(super) async fn join_fair_queue(
 
 /// Inserts chunks that are ready at `ready_at`. Each has a number, a first item and a number of items.
 pub(super) async fn insert_chunks(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: &Uuid,
     chunks: &[(i32, i64, i32)],
     ready_at: i64,
@@ -183,7 +238,7 @@ pub(super) async fn insert_chunks(
 
 /// Returns the ids of `items` that the batch has.
 async fn known_ids(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: Uuid,
     items: &[NewItem],
 ) -> Result<HashSet<String>, StoreError> {
@@ -214,50 +269,12 @@ fn without_duplicates(items: &[NewItem], mut known: HashSet<String>) -> Vec<&New
     items.iter().filter(is_new).collect()
 }
 
-/// Records the digest of a request; see [`super::BatchStore::complete_request`]. Run it in a transaction.
-pub(super) async fn complete_request(
-    connection: &mut impl Statements,
-    request: &CompleteRequest,
-) -> Result<Option<Batch>, StoreError> {
-    const COMPLETE: &str = "UPDATE batches SET request_digest = $2, receipt = $3, is_open = $4 \
-         WHERE id = $1 AND request_digest IS NULL";
-    let digest = Digest(request.digest);
-    let values: [&dyn Value; 4] = [
-        &request.batch,
-        &digest,
-        &request.receipt,
-        &request.stays_open,
-    ];
-    connection.execute(COMPLETE, &values).await?;
-    finish_if_done(connection, request.batch, request.now).await?;
-    read::batch_by_id(connection, request.batch).await
-}
-
-/// Closes a batch; see [`super::BatchStore::close_batch`]. Run it in a transaction.
-pub(super) async fn close_batch(
-    connection: &mut impl Statements,
-    (tenant, batch): (&str, Uuid),
-    now: OffsetDateTime,
-) -> Result<Option<Batch>, StoreError> {
-    const CLOSE: &str = "UPDATE batches SET is_open = $3 \
-         WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
-    let found = connection
-        .execute(CLOSE, &[&tenant, &batch, &false])
-        .await?;
-    if found == 1 {
-        finish_if_done(connection, batch, now).await?;
-    }
-    read::batch(connection, tenant, batch).await
-}
-
 /// Ends a batch that accepts no more items and whose items are all finished. Returns whether it did.
 pub(crate) async fn finish_if_done(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: Uuid,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
-    const FINISH: &str = "UPDATE batches SET finished_at = $2, payloads_due = $3 WHERE id = $1 AND NOT is_open \
-         AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
     let changed = connection
         .execute(FINISH, &[&batch, &to_the_microsecond(now), &true])
         .await?;
@@ -266,6 +283,17 @@ pub(crate) async fn finish_if_done(
     }
     Ok(changed == 1)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(
+    INSERT_BATCH,
+    LOCK_BATCH,
+    ADD_TO_COUNTS,
+    JOIN_FAIR_QUEUE,
+    COMPLETE,
+    CLOSE,
+    FINISH
+);
 
 #[cfg(test)]
 mod tests {

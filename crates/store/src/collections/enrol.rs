@@ -2,22 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    is_live, manage,
-    records::{CollectionKey, Enrolled, Enrolment, NewEnrolment},
-    rows::EnrolmentRow,
-};
-use crate::{
-    NewAuditEntry, StoreError, audit,
-    batches::micros,
-    dialect::{Statements, insert_rows, placeholders},
-    rows::IdRow,
-    values::{Floats, Value},
-};
+use super::live::is_live;
+use super::manage;
+use super::records::{CollectionKey, Enrolled, Enrolment, NewEnrolment};
+use super::rows::EnrolmentRow;
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::connection::{Connection, insert_rows};
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::{Floats, Value};
 
 /// Locks a stored face, so that an erasure of it also finds the new enrolment. SQLite has no `FOR UPDATE`, but an update that
 /// changes nothing locks the row in both databases.
@@ -51,70 +50,124 @@ const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enro
 const LENGTH_TOLERANCE: f64 = 0.01;
 
 /// Refuses a vector whose length is not 1, because products of such vectors are no cosines.
-pub(super) fn check(faces: &[NewEnrolment]) -> Result<(), StoreError> {
+fn check(faces: &[NewEnrolment]) -> Result<(), StoreError> {
     let is_unit = |face: &NewEnrolment| {
         let squares = face.vector.iter().map(|value| f64::from(*value).powi(2));
         (squares.sum::<f64>() - 1.0).abs() < LENGTH_TOLERANCE
     };
-    match faces.iter().all(is_unit) {
-        true => Ok(()),
-        false => Err(StoreError::Invalid(
+    if faces.iter().all(is_unit) {
+        Ok(())
+    } else {
+        Err(StoreError::Invalid(
             "the length of a vector is not 1; enrol vectors of length 1".into(),
-        )),
+        ))
     }
 }
 
-/// Enrols faces; see [`super::CollectionStore::enrol`]. Run it in a transaction.
-///
-/// An erasure locks the collections before the stored faces, so this does too.
-pub(super) async fn enrol(
-    connection: &mut impl Statements,
-    (key, subject): (CollectionKey<'_>, Option<Uuid>),
-    faces: &[NewEnrolment],
-    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
-) -> Result<Enrolled, StoreError> {
-    if !manage::lock(connection, key).await? {
-        return Ok(Enrolled::NotFound);
-    }
-    if let Some(subject) = subject {
-        match check_subject(connection, (key, subject), now).await? {
-            Enrolled::Done => {}
-            refused => return Ok(refused),
-        }
-    }
-    let Some(images) = lock_faces(connection, key.tenant, faces).await? else {
-        return Ok(Enrolled::NoFace);
-    };
-    let now = micros(now);
-    let vectors = faces.iter().map(|face| Floats(face.vector.clone()));
-    let vectors: Vec<Floats> = vectors.collect();
-    let rows: Vec<[&dyn Value; 8]> = faces
-        .iter()
-        .zip(images.iter().zip(&vectors))
-        .map(|(face, (image, vector))| -> [&dyn Value; 8] {
-            [
-                &face.id,
-                &key.id,
-                &subject,
-                &face.face_id,
-                image,
-                &now,
-                &face.is_acceptable,
-                vector,
-            ]
+impl Store {
+    /// Returns whether faces of a subject can be enrolled at the time `now`. The result is never [`Enrolled::NoFace`].
+    pub async fn check_subject(
+        &self,
+        key: CollectionKey<'_>,
+        subject: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Enrolled, StoreError> {
+        query!(self, "check_subject", |connection| {
+            check_subject(connection, (key, subject), now).await
         })
-        .collect();
-    insert_rows(connection, INTO, &rows).await?;
-    if let Some(subject) = subject.filter(|_| !faces.is_empty()) {
-        connection.execute(SEEN, &[&subject, &now]).await?;
     }
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Enrolled::Done)
+
+    /// Enrols faces of a subject, or faces of a library without a subject, or none of them. This is an interaction with the
+    /// subject, from which the retention counts, unless there is no face. The audit entry is written also without a face.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`] when the length of a vector is not 1.
+    pub async fn enrol(
+        &self,
+        subject: (CollectionKey<'_>, Option<Uuid>),
+        faces: &[NewEnrolment],
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Enrolled, StoreError> {
+        check(faces)?;
+        change!(self, "enrol", |connection| {
+            // An erasure locks the collections before the stored faces, so this does too.
+            let (key, subject) = subject;
+            if !manage::lock(connection, key).await? {
+                return Ok(Enrolled::NotFound);
+            }
+            if let Some(subject) = subject {
+                match check_subject(connection, (key, subject), now).await? {
+                    Enrolled::Done => {}
+                    refused => return Ok(refused),
+                }
+            }
+            let Some(images) = lock_faces(connection, key.tenant, faces).await? else {
+                return Ok(Enrolled::NoFace);
+            };
+            let now = micros(now);
+            let vectors = faces.iter().map(|face| Floats(face.vector.clone()));
+            let vectors: Vec<Floats> = vectors.collect();
+            let rows: Vec<[&dyn Value; 8]> = faces
+                .iter()
+                .zip(images.iter().zip(&vectors))
+                .map(|(face, (image, vector))| -> [&dyn Value; 8] {
+                    [
+                        &face.id,
+                        &key.id,
+                        &subject,
+                        &face.face_id,
+                        image,
+                        &now,
+                        &face.is_acceptable,
+                        vector,
+                    ]
+                })
+                .collect();
+            insert_rows(connection, INTO, &rows).await?;
+            if let Some(subject) = subject.filter(|_| !faces.is_empty()) {
+                connection.execute(SEEN, &[&subject, &now]).await?;
+            }
+            append(connection, audit.as_slice()).await?;
+            Ok(Enrolled::Done)
+        })
+    }
+
+    /// Returns an enrolled face of a collection.
+    pub async fn enrolment(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+    ) -> Result<Option<Enrolment>, StoreError> {
+        query!(self, "enrolment", |connection| {
+            let row: Option<EnrolmentRow> = connection
+                .fetch_optional(ONE, &[&key.tenant, &key.id, &id])
+                .await?;
+            row.map(Enrolment::try_from).transpose()
+        })
+    }
+
+    /// Returns the enrolled faces of a subject, oldest first: those after an enrolled face, and at most a number of them.
+    pub async fn list_enrolments(
+        &self,
+        key: CollectionKey<'_>,
+        subject: Uuid,
+        page: (Option<Uuid>, u32),
+    ) -> Result<Vec<Enrolment>, StoreError> {
+        query!(self, "list_enrolments", |connection| {
+            let (after, limit) = page;
+            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let values: [&dyn Value; 5] = [&key.tenant, &key.id, &subject, &after, &limit];
+            let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, &values).await?;
+            rows.into_iter().map(Enrolment::try_from).collect()
+        })
+    }
 }
 
 /// Locks the stored faces, and returns the image of each. Returns `None` if one was deleted.
 async fn lock_faces(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     faces: &[NewEnrolment],
 ) -> Result<Option<Vec<Option<Uuid>>>, StoreError> {
@@ -137,9 +190,9 @@ async fn lock_faces(
     Ok(Some(faces.iter().map(image).collect()))
 }
 
-/// Returns whether faces of a subject can be enrolled; see [`super::CollectionStore::check_subject`].
-pub(super) async fn check_subject(
-    connection: &mut impl Statements,
+/// Returns whether faces of a subject can be enrolled; see [`Store::check_subject`].
+async fn check_subject(
+    connection: &mut Connection<'_>,
     (key, subject): (CollectionKey<'_>, Uuid),
     now: OffsetDateTime,
 ) -> Result<Enrolled, StoreError> {
@@ -157,46 +210,5 @@ pub(super) async fn check_subject(
     })
 }
 
-pub(super) async fn one(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    id: Uuid,
-) -> Result<Option<Enrolment>, StoreError> {
-    let row: Option<EnrolmentRow> = connection
-        .fetch_optional(ONE, &[&key.tenant, &key.id, &id])
-        .await?;
-    row.map(Enrolment::try_from).transpose()
-}
-
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    subject: Uuid,
-    (after, limit): (Option<Uuid>, u32),
-) -> Result<Vec<Enrolment>, StoreError> {
-    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-    let values: [&dyn Value; 5] = [&key.tenant, &key.id, &subject, &after, &limit];
-    let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, &values).await?;
-    rows.into_iter().map(Enrolment::try_from).collect()
-}
-
-/// Keeps the enrolments of faces whose scans are about to be deleted for another reason than an erasure.
-pub(crate) async fn detach_scans(
-    connection: &mut impl Statements,
-    scans: &[Uuid],
-) -> Result<(), StoreError> {
-    if scans.is_empty() {
-        return Ok(());
-    }
-    let list = placeholders(1, 1, scans.len());
-    let values: Vec<&dyn Value> = scans.iter().map(|scan| scan as &dyn Value).collect();
-    // A face that is enrolled meanwhile would be deleted with its scan.
-    let lock = format!("UPDATE faces SET position = position WHERE scan_id IN {list}");
-    connection.execute(AssertSqlSafe(lock), &values).await?;
-    let detach = format!(
-        "UPDATE enrolments SET face_id = NULL \
-         WHERE face_id IN (SELECT id FROM faces WHERE scan_id IN {list})"
-    );
-    connection.execute(AssertSqlSafe(detach), &values).await?;
-    Ok(())
-}
+#[cfg(test)]
+crate::prepared::statements!(LOCK_FACE, FIND, LIVE, SEEN, ONE, LIST; parts: INTO);

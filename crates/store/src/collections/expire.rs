@@ -7,15 +7,16 @@ use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::{
-    NewAuditEntry, StoreError, audit,
-    batches::micros,
-    dialect::Statements,
-    erasures::note_deletion,
-    record::record,
-    rows::{IdRow, TenantRow},
-    values::Value,
-};
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::purge::note_deletion;
+use crate::record::record;
+use crate::rows::{IdRow, TenantRow};
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
 const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= $1 \
@@ -53,15 +54,63 @@ record! {
 }
 
 /// Subjects of one collection to delete.
-pub(super) struct Expiry {
-    pub collection: Uuid,
-    pub subjects: Vec<Uuid>,
-    pub now: OffsetDateTime,
+struct Expiry {
+    collection: Uuid,
+    subjects: Vec<Uuid>,
+    now: OffsetDateTime,
+}
+
+impl Store {
+    /// Deletes at most `limit` subjects whose time is over or whose consent has ended, with their faces. Returns their number.
+    ///
+    /// `audit` is the entry of a deletion without its tenant and its details, which this adds.
+    pub async fn expire_subjects(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError> {
+        // Without a subject whose time is over, no writer waits.
+        let over = query!(self, "find_expired_subjects", |connection| {
+            find(connection, now, limit).await
+        })?;
+        let mut expired = 0;
+        for (collection, subjects) in over {
+            let expiry = Expiry {
+                collection,
+                subjects,
+                now,
+            };
+            expired += change!(self, "expire_subjects", |connection| {
+                delete(connection, &expiry, audit).await
+            })?;
+        }
+        Ok(expired)
+    }
+
+    /// Deletes at most `limit` faces of libraries whose time is over. Returns their number. `audit` is as for
+    /// [`expire_subjects`](Self::expire_subjects).
+    pub async fn expire_library_faces(
+        &self,
+        now: OffsetDateTime,
+        limit: u32,
+        audit: Option<&NewAuditEntry>,
+    ) -> Result<u64, StoreError> {
+        let library = query!(self, "find_expired_faces", |connection| {
+            library(connection, now).await
+        })?;
+        let Some(library) = library else {
+            return Ok(0);
+        };
+        change!(self, "expire_library_faces", |connection| {
+            delete_faces(connection, library, (now, limit), audit).await
+        })
+    }
 }
 
 /// Returns subjects whose time is over, by collection.
-pub(super) async fn find(
-    connection: &mut impl Statements,
+async fn find(
+    connection: &mut Connection<'_>,
     now: OffsetDateTime,
     limit: u32,
 ) -> Result<BTreeMap<Uuid, Vec<Uuid>>, StoreError> {
@@ -77,9 +126,9 @@ pub(super) async fn find(
     Ok(by_collection)
 }
 
-/// Deletes subjects of a collection; see [`super::CollectionStore::expire_subjects`]. Run it in a transaction.
-pub(super) async fn delete(
-    connection: &mut impl Statements,
+/// Deletes subjects of a collection; see [`Store::expire_subjects`]. Run it in a transaction.
+async fn delete(
+    connection: &mut Connection<'_>,
     expiry: &Expiry,
     audit: Option<&NewAuditEntry>,
 ) -> Result<u64, StoreError> {
@@ -107,7 +156,7 @@ pub(super) async fn delete(
 
 /// Adds the entry of a deletion to the audit trail.
 async fn record_deleted(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     (tenant, collection): (String, Uuid),
     details: JsonValue,
     audit: Option<&NewAuditEntry>,
@@ -118,12 +167,12 @@ async fn record_deleted(
         details: details.to_string(),
         ..entry.clone()
     });
-    audit::append(connection, entry.as_slice()).await
+    append(connection, entry.as_slice()).await
 }
 
 /// Locks a collection, and returns its tenant. Returns `None` if it was erased.
 async fn lock(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
 ) -> Result<Option<String>, StoreError> {
     let owner: Option<TenantRow> = connection.fetch_optional(LOCK, &[&collection]).await?;
@@ -131,17 +180,17 @@ async fn lock(
 }
 
 /// Returns a library with a face whose time is over.
-pub(super) async fn library(
-    connection: &mut impl Statements,
+async fn library(
+    connection: &mut Connection<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<Uuid>, StoreError> {
     let library: Option<IdRow> = connection.fetch_optional(LIBRARY, &[&micros(now)]).await?;
     Ok(library.map(|library| library.id))
 }
 
-/// Deletes faces of a library; see [`super::CollectionStore::expire_library_faces`]. Run it in a transaction.
-pub(super) async fn delete_faces(
-    connection: &mut impl Statements,
+/// Deletes faces of a library; see [`Store::expire_library_faces`]. Run it in a transaction.
+async fn delete_faces(
+    connection: &mut Connection<'_>,
     library: Uuid,
     (now, limit): (OffsetDateTime, u32),
     audit: Option<&NewAuditEntry>,
@@ -164,3 +213,6 @@ pub(super) async fn delete_faces(
     .await?;
     Ok(deleted)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(OVER, LOCK, DELETE, LIBRARY, DELETE_FACES);

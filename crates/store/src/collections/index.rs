@@ -4,18 +4,16 @@ use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    is_live, is_live_face,
-    records::{CollectionKey, IndexChange, IndexPosition, IndexRow, LiveRow},
-    rows::{ChangeRow, LiveVectorRow, VectorRow},
-};
-use crate::{
-    StoreError,
-    batches::micros,
-    dialect::{Statements, placeholders},
-    record::record,
-    values::Value,
-};
+use super::live::{is_live, is_live_face};
+use super::records::{CollectionKey, IndexChange, IndexPosition, IndexRow, LiveRow};
+use super::rows::{ChangeRow, LiveVectorRow, VectorRow};
+use crate::call::{change, query};
+use crate::connection::placeholders;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
@@ -34,8 +32,21 @@ const CHANGES: &str = "SELECT position, is_added, row_id FROM index_changes \
 
 const TRIM: &str = "DELETE FROM index_changes WHERE collection_id = $1 AND position <= $2";
 
+/// The list of the rows follows.
+const LIVE: &str = concat!(
+    "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
+     m.person_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
+     LEFT JOIN subjects s ON s.id = e.subject_id \
+     LEFT JOIN memberships m ON m.row_id = e.row_id \
+     WHERE c.tenant = $1 AND c.id = $2 AND (",
+    is_live_face!("$3"),
+    " OR ",
+    is_live!("$3"),
+    ") AND e.row_id IN "
+);
+
 record! {
-    struct PositionRow {
+    struct IndexPositionRow {
         id: Uuid,
         contract: String,
         dim: i32,
@@ -44,55 +55,117 @@ record! {
     }
 }
 
-pub(super) async fn live(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    rows: &[u64],
-    now: OffsetDateTime,
-) -> Result<Vec<LiveRow>, StoreError> {
-    const SELECT: &str = concat!(
-        "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
-         m.person_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
-         LEFT JOIN subjects s ON s.id = e.subject_id \
-         LEFT JOIN memberships m ON m.row_id = e.row_id \
-         WHERE c.tenant = $1 AND c.id = $2 AND (",
-        is_live_face!("$3"),
-        " OR ",
-        is_live!("$3"),
-        ") AND e.row_id IN "
-    );
-    let now = micros(now);
-    let mut live = Vec::with_capacity(rows.len());
-    for rows in rows.chunks(MAX_ROWS) {
-        let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
-        let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &now];
-        values.extend(rows.iter().map(|row| row as &dyn Value));
-        let query = format!("{SELECT}{}", placeholders(4, 1, rows.len()));
-        let found: Vec<LiveVectorRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
-        for row in found {
-            live.push(row.try_into()?);
-        }
+impl Store {
+    /// Returns the rows that may be in an answer at the time `now`: those of this collection of this tenant, whose subject's
+    /// time is not over and whose consent is valid where the collection requires one. The order is any.
+    pub async fn live_rows(
+        &self,
+        key: CollectionKey<'_>,
+        rows: &[u64],
+        now: OffsetDateTime,
+    ) -> Result<Vec<LiveRow>, StoreError> {
+        query!(self, "live_rows", |connection| {
+            let now = micros(now);
+            let mut live = Vec::with_capacity(rows.len());
+            for rows in rows.chunks(MAX_ROWS) {
+                let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
+                let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &now];
+                values.extend(rows.iter().map(|row| row as &dyn Value));
+                let query = format!("{LIVE}{}", placeholders(4, 1, rows.len()));
+                let found: Vec<LiveVectorRow> =
+                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                for row in found {
+                    live.push(row.try_into()?);
+                }
+            }
+            Ok(live)
+        })
     }
-    Ok(live)
+
+    /// Returns the number of changes of each collection so far.
+    pub async fn index_positions(&self) -> Result<Vec<IndexPosition>, StoreError> {
+        query!(self, "index_positions", |connection| {
+            let rows: Vec<IndexPositionRow> = connection.fetch_all(POSITIONS, &[]).await?;
+            Ok(rows.into_iter().map(IndexPosition::from).collect())
+        })
+    }
+
+    /// Returns the number of changes of a collection so far. `None` if it does not exist or is being erased.
+    pub async fn index_position(
+        &self,
+        collection: Uuid,
+    ) -> Result<Option<IndexPosition>, StoreError> {
+        query!(self, "index_position", |connection| {
+            let row: Option<IndexPositionRow> =
+                connection.fetch_optional(POSITION, &[&collection]).await?;
+            Ok(row.map(IndexPosition::from))
+        })
+    }
+
+    /// Returns rows of a collection after the row `after`, in order, whether or not they may be in an answer.
+    pub async fn index_rows(
+        &self,
+        collection: Uuid,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<IndexRow>, StoreError> {
+        query!(self, "index_rows", |connection| {
+            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
+            let rows: Vec<VectorRow> = connection.fetch_all(ROWS, &values).await?;
+            Ok(rows.into_iter().map(IndexRow::from).collect())
+        })
+    }
+
+    /// Returns these rows of a collection, in any order. Rows that were removed are skipped.
+    pub async fn index_rows_of(
+        &self,
+        collection: Uuid,
+        rows: &[u64],
+    ) -> Result<Vec<IndexRow>, StoreError> {
+        query!(self, "index_rows_of", |connection| {
+            let mut found = Vec::with_capacity(rows.len());
+            for rows in rows.chunks(MAX_ROWS) {
+                let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
+                let mut values: Vec<&dyn Value> = vec![&collection];
+                values.extend(rows.iter().map(|row| row as &dyn Value));
+                let query = format!(
+                    "SELECT row_id, vector FROM enrolments WHERE collection_id = $1 AND row_id IN {}",
+                    placeholders(2, 1, rows.len())
+                );
+                let rows: Vec<VectorRow> =
+                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                found.extend(rows.into_iter().map(IndexRow::from));
+            }
+            Ok(found)
+        })
+    }
+
+    /// Returns changes of a collection after the position `after`, in order. Old changes may be missing.
+    pub async fn index_changes(
+        &self,
+        collection: Uuid,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<IndexChange>, StoreError> {
+        query!(self, "index_changes", |connection| {
+            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
+            let rows: Vec<ChangeRow> = connection.fetch_all(CHANGES, &values).await?;
+            Ok(rows.into_iter().map(IndexChange::from).collect())
+        })
+    }
+
+    /// Deletes the changes of a collection up to a position.
+    pub async fn trim_index_changes(&self, collection: Uuid, up_to: u64) -> Result<(), StoreError> {
+        change!(self, "trim_index_changes", |connection| {
+            let values: [&dyn Value; 2] = [&collection, &up_to.cast_signed()];
+            connection.execute(TRIM, &values).await?;
+            Ok(())
+        })
+    }
 }
 
-pub(super) async fn positions(
-    connection: &mut impl Statements,
-) -> Result<Vec<IndexPosition>, StoreError> {
-    let rows: Vec<PositionRow> = connection.fetch_all(POSITIONS, &[]).await?;
-    Ok(rows.into_iter().map(IndexPosition::from).collect())
-}
-
-pub(super) async fn position(
-    connection: &mut impl Statements,
-    collection: Uuid,
-) -> Result<Option<IndexPosition>, StoreError> {
-    let row: Option<PositionRow> = connection.fetch_optional(POSITION, &[&collection]).await?;
-    Ok(row.map(IndexPosition::from))
-}
-
-impl From<PositionRow> for IndexPosition {
-    fn from(row: PositionRow) -> Self {
+impl From<IndexPositionRow> for IndexPosition {
+    fn from(row: IndexPositionRow) -> Self {
         Self {
             collection_id: row.id,
             contract: row.contract,
@@ -103,54 +176,5 @@ impl From<PositionRow> for IndexPosition {
     }
 }
 
-pub(super) async fn rows(
-    connection: &mut impl Statements,
-    collection: Uuid,
-    after: u64,
-    limit: u32,
-) -> Result<Vec<IndexRow>, StoreError> {
-    let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-    let rows: Vec<VectorRow> = connection.fetch_all(ROWS, &values).await?;
-    Ok(rows.into_iter().map(IndexRow::from).collect())
-}
-
-pub(super) async fn rows_of(
-    connection: &mut impl Statements,
-    collection: Uuid,
-    rows: &[u64],
-) -> Result<Vec<IndexRow>, StoreError> {
-    let mut found = Vec::with_capacity(rows.len());
-    for rows in rows.chunks(MAX_ROWS) {
-        let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
-        let mut values: Vec<&dyn Value> = vec![&collection];
-        values.extend(rows.iter().map(|row| row as &dyn Value));
-        let query = format!(
-            "SELECT row_id, vector FROM enrolments WHERE collection_id = $1 AND row_id IN {}",
-            placeholders(2, 1, rows.len())
-        );
-        let rows: Vec<VectorRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
-        found.extend(rows.into_iter().map(IndexRow::from));
-    }
-    Ok(found)
-}
-
-pub(super) async fn changes(
-    connection: &mut impl Statements,
-    collection: Uuid,
-    after: u64,
-    limit: u32,
-) -> Result<Vec<IndexChange>, StoreError> {
-    let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-    let rows: Vec<ChangeRow> = connection.fetch_all(CHANGES, &values).await?;
-    Ok(rows.into_iter().map(IndexChange::from).collect())
-}
-
-pub(super) async fn trim(
-    connection: &mut impl Statements,
-    collection: Uuid,
-    up_to: u64,
-) -> Result<(), StoreError> {
-    let values: [&dyn Value; 2] = [&collection, &up_to.cast_signed()];
-    connection.execute(TRIM, &values).await?;
-    Ok(())
-}
+#[cfg(test)]
+crate::prepared::statements!(POSITIONS, POSITION, ROWS, CHANGES, TRIM; parts: LIVE);

@@ -2,16 +2,18 @@
 
 use uuid::Uuid;
 
-use super::{
-    records::{
-        Changed, Collection, CollectionKey, CollectionKind, CollectionSize, TermsChange, Written,
-    },
-    rows::{CollectionRow, SizeRow},
+use super::records::{
+    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, TermsChange, Written,
 };
-use crate::{
-    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, rows::IdRow,
-    values::Value,
-};
+use super::rows::{CollectionRow, SizeRow};
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, contract, dim, purpose, \
      legal_basis, consent_required, retention_days, far, created_at) \
@@ -56,36 +58,135 @@ const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrolments WHERE collection_id
      AND subject_id IN (SELECT s.id FROM subjects s \
          WHERE s.collection_id = $1 AND s.consent_expires_at IS NULL)";
 
-/// Creates a collection. Run it in a transaction.
-pub(super) async fn create(
-    connection: &mut impl Statements,
-    collection: &Collection,
-    audit: Option<NewAuditEntry>,
-) -> Result<Written, StoreError> {
-    let terms = &collection.terms;
-    let values: [&dyn Value; 12] = [
-        &collection.id,
-        &collection.tenant,
-        &terms.name,
-        &collection.kind.name(),
-        &collection.contract,
-        &collection.dim.cast_signed(),
-        &terms.purpose,
-        &terms.legal_basis,
-        &terms.consent_required,
-        &terms.retention_days.cast_signed(),
-        &terms.far,
-        &micros(collection.created_at),
-    ];
-    if connection.execute(INSERT, &values).await? == 0 {
-        return Ok(Written::Taken);
+impl Store {
+    /// Creates a collection. [`Written::Taken`] if the tenant has one with its name.
+    pub async fn create_collection(
+        &self,
+        collection: &Collection,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Written, StoreError> {
+        change!(self, "create_collection", |connection| {
+            let terms = &collection.terms;
+            let values: [&dyn Value; 12] = [
+                &collection.id,
+                &collection.tenant,
+                &terms.name,
+                &collection.kind.name(),
+                &collection.contract,
+                &collection.dim.cast_signed(),
+                &terms.purpose,
+                &terms.legal_basis,
+                &terms.consent_required,
+                &terms.retention_days.cast_signed(),
+                &terms.far,
+                &micros(collection.created_at),
+            ];
+            if connection.execute(INSERT, &values).await? == 0 {
+                return Ok(Written::Taken);
+            }
+            append(connection, audit.as_slice()).await?;
+            Ok(Written::Done)
+        })
     }
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Written::Done)
+
+    /// Returns a collection of a tenant.
+    pub async fn collection(
+        &self,
+        key: CollectionKey<'_>,
+    ) -> Result<Option<Collection>, StoreError> {
+        query!(self, "collection", |connection| {
+            one(connection, key).await
+        })
+    }
+
+    /// Returns the number of subjects and of enrolled faces.
+    pub async fn collection_size(&self, id: Uuid) -> Result<CollectionSize, StoreError> {
+        query!(self, "collection_size", |connection| {
+            let row: Option<SizeRow> = connection.fetch_optional(SIZE, &[&id]).await?;
+            Ok(
+                row.map_or_else(CollectionSize::default, |row| CollectionSize {
+                    subjects: row.subjects.cast_unsigned(),
+                    enrolments: row.enrolments.cast_unsigned(),
+                }),
+            )
+        })
+    }
+
+    /// Returns the collections of a tenant after the collection `after`, oldest first.
+    pub async fn list_collections(
+        &self,
+        tenant: &str,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Collection>, StoreError> {
+        query!(self, "list_collections", |connection| {
+            let values: [&dyn Value; 3] = [&tenant, &after.unwrap_or_default(), &i64::from(limit)];
+            let rows: Vec<CollectionRow> = connection.fetch_all(LIST, &values).await?;
+            rows.into_iter().map(Collection::try_from).collect()
+        })
+    }
+
+    /// Returns the suppression collections of a tenant with vectors of a contract.
+    pub async fn suppression_collections(
+        &self,
+        tenant: &str,
+        contract: &str,
+    ) -> Result<Vec<Collection>, StoreError> {
+        query!(self, "suppression_collections", |connection| {
+            let values: [&dyn Value; 3] = [&tenant, &CollectionKind::Suppression.name(), &contract];
+            let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, &values).await?;
+            rows.into_iter().map(Collection::try_from).collect()
+        })
+    }
+
+    /// Changes a collection.
+    pub async fn change_collection(
+        &self,
+        key: CollectionKey<'_>,
+        change: &TermsChange,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Changed<Collection>, StoreError> {
+        change!(self, "change_collection", |connection| {
+            if !lock(connection, key).await? {
+                return Ok(Changed::NotFound);
+            }
+            let Some(collection) = one(connection, key).await? else {
+                return Ok(Changed::NotFound);
+            };
+            let terms = change.applied_to(collection.terms.clone());
+            let values: [&dyn Value; 3] = [&key.tenant, &terms.name, &key.id];
+            let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, &values).await?;
+            if taken.is_some() {
+                return Ok(Changed::Taken);
+            }
+            let values: [&dyn Value; 7] = [
+                &key.tenant,
+                &key.id,
+                &terms.name,
+                &terms.legal_basis,
+                &terms.consent_required,
+                &terms.retention_days.cast_signed(),
+                &terms.far,
+            ];
+            match connection.execute(CHANGE, &values).await {
+                // A concurrent transaction may have taken the name since the check.
+                Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                    return Ok(Changed::Taken);
+                }
+                done => done?,
+            };
+            delete_without_consent(connection, key.id).await?;
+            append(connection, audit.as_slice()).await?;
+            Ok(Changed::Done(Collection {
+                terms,
+                ..collection
+            }))
+        })
+    }
 }
 
 pub(super) async fn one(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     key: CollectionKey<'_>,
 ) -> Result<Option<Collection>, StoreError> {
     let row: Option<CollectionRow> = connection
@@ -96,93 +197,16 @@ pub(super) async fn one(
 
 /// Returns a collection of any tenant.
 pub(crate) async fn by_id(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     id: Uuid,
 ) -> Result<Option<Collection>, StoreError> {
     let row: Option<CollectionRow> = connection.fetch_optional(BY_ID, &[&id]).await?;
     row.map(Collection::try_from).transpose()
 }
 
-pub(super) async fn size(
-    connection: &mut impl Statements,
-    id: Uuid,
-) -> Result<CollectionSize, StoreError> {
-    let row: Option<SizeRow> = connection.fetch_optional(SIZE, &[&id]).await?;
-    Ok(
-        row.map_or_else(CollectionSize::default, |row| CollectionSize {
-            subjects: row.subjects.cast_unsigned(),
-            enrolments: row.enrolments.cast_unsigned(),
-        }),
-    )
-}
-
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    tenant: &str,
-    after: Option<Uuid>,
-    limit: u32,
-) -> Result<Vec<Collection>, StoreError> {
-    let values: [&dyn Value; 3] = [&tenant, &after.unwrap_or_default(), &i64::from(limit)];
-    let rows: Vec<CollectionRow> = connection.fetch_all(LIST, &values).await?;
-    rows.into_iter().map(Collection::try_from).collect()
-}
-
-pub(super) async fn suppression(
-    connection: &mut impl Statements,
-    tenant: &str,
-    contract: &str,
-) -> Result<Vec<Collection>, StoreError> {
-    let values: [&dyn Value; 3] = [&tenant, &CollectionKind::Suppression.name(), &contract];
-    let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, &values).await?;
-    rows.into_iter().map(Collection::try_from).collect()
-}
-
-/// Changes a collection. Run it in a transaction.
-pub(super) async fn change(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    change: &TermsChange,
-    audit: Option<NewAuditEntry>,
-) -> Result<Changed<Collection>, StoreError> {
-    if !lock(connection, key).await? {
-        return Ok(Changed::NotFound);
-    }
-    let Some(collection) = one(connection, key).await? else {
-        return Ok(Changed::NotFound);
-    };
-    let terms = change.applied_to(collection.terms.clone());
-    let values: [&dyn Value; 3] = [&key.tenant, &terms.name, &key.id];
-    let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, &values).await?;
-    if taken.is_some() {
-        return Ok(Changed::Taken);
-    }
-    let values: [&dyn Value; 7] = [
-        &key.tenant,
-        &key.id,
-        &terms.name,
-        &terms.legal_basis,
-        &terms.consent_required,
-        &terms.retention_days.cast_signed(),
-        &terms.far,
-    ];
-    match connection.execute(CHANGE, &values).await {
-        // Another call that has not been committed when the names were compared.
-        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-            return Ok(Changed::Taken);
-        }
-        done => done?,
-    };
-    delete_without_consent(connection, key.id).await?;
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Changed::Done(Collection {
-        terms,
-        ..collection
-    }))
-}
-
 /// Deletes the enrolments of subjects without any consent, if the collection requires one.
 pub(super) async fn delete_without_consent(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
 ) -> Result<(), StoreError> {
     connection
@@ -193,7 +217,7 @@ pub(super) async fn delete_without_consent(
 
 /// Locks a collection until the transaction ends. Returns false if the tenant has no such collection.
 pub(crate) async fn lock(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     key: CollectionKey<'_>,
 ) -> Result<bool, StoreError> {
     let row: Option<IdRow> = connection
@@ -201,3 +225,17 @@ pub(crate) async fn lock(
         .await?;
     Ok(row.is_some())
 }
+
+#[cfg(test)]
+crate::prepared::statements!(
+    INSERT,
+    ONE,
+    BY_ID,
+    LIST,
+    SUPPRESSION,
+    SIZE,
+    LOCK,
+    WITH_NAME,
+    CHANGE,
+    DELETE_WITHOUT_CONSENT
+);

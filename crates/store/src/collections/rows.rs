@@ -7,7 +7,10 @@ use super::records::{
     Collection, CollectionKind, CollectionTerms, Consent, Enrolment, IndexChange, IndexRow,
     LiveRow, Subject, SubjectDetails,
 };
-use crate::{StoreError, batches::from_micros, record::record, values::Floats};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::times::from_micros;
+use crate::values::Floats;
 
 record! {
     pub(super) struct CollectionRow {

@@ -3,15 +3,17 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    manage,
-    records::{Changed, CollectionKey, Subject, SubjectChange, Written},
-    rows::SubjectRow,
-};
-use crate::{
-    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, rows::IdRow,
-    values::Value,
-};
+use super::manage;
+use super::records::{Changed, CollectionKey, Subject, SubjectChange, Written};
+use super::rows::SubjectRow;
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO subjects (id, collection_id, external_id, metadata, \
      consent_reference, consent_given_at, consent_expires_at, expires_at, created_at, last_seen_at) \
@@ -42,44 +44,131 @@ const CHANGE: &str = "UPDATE subjects SET external_id = $3, metadata = $4, \
      consent_reference = $5, consent_given_at = $6, consent_expires_at = $7, expires_at = $8, \
      last_seen_at = $9 WHERE collection_id = $1 AND id = $2";
 
-/// Creates a subject. Run it in a transaction.
-pub(super) async fn create(
-    connection: &mut impl Statements,
-    tenant: &str,
-    subject: &Subject,
-    audit: Option<NewAuditEntry>,
-) -> Result<Written, StoreError> {
-    let collection = CollectionKey {
-        tenant,
-        id: subject.collection_id,
-    };
-    if !manage::lock(connection, collection).await? {
-        return Ok(Written::NotFound);
+impl Store {
+    /// Creates a subject in a collection of a tenant.
+    pub async fn create_subject(
+        &self,
+        tenant: &str,
+        subject: &Subject,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Written, StoreError> {
+        change!(self, "create_subject", |connection| {
+            let collection = CollectionKey {
+                tenant,
+                id: subject.collection_id,
+            };
+            if !manage::lock(connection, collection).await? {
+                return Ok(Written::NotFound);
+            }
+            if is_taken(connection, subject).await? {
+                return Ok(Written::Taken);
+            }
+            let details = &subject.details;
+            let consent = details.consent.as_ref();
+            let values: [&dyn Value; 10] = [
+                &subject.id,
+                &subject.collection_id,
+                &details.external_id,
+                &details.metadata,
+                &consent.map(|consent| consent.reference.clone()),
+                &consent.map(|consent| micros(consent.given_at)),
+                &consent.map(|consent| micros(consent.expires_at)),
+                &details.expires_at.map(micros),
+                &micros(subject.created_at),
+                &micros(subject.last_seen_at),
+            ];
+            connection.execute(INSERT, &values).await?;
+            append(connection, audit.as_slice()).await?;
+            Ok(Written::Done)
+        })
     }
-    if is_taken(connection, subject).await? {
-        return Ok(Written::Taken);
+
+    /// Returns a subject of a collection.
+    pub async fn subject(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+    ) -> Result<Option<Subject>, StoreError> {
+        query!(self, "subject", |connection| {
+            one(connection, key, id).await
+        })
     }
-    let details = &subject.details;
-    let consent = details.consent.as_ref();
-    let values: [&dyn Value; 10] = [
-        &subject.id,
-        &subject.collection_id,
-        &details.external_id,
-        &details.metadata,
-        &consent.map(|consent| consent.reference.clone()),
-        &consent.map(|consent| micros(consent.given_at)),
-        &consent.map(|consent| micros(consent.expires_at)),
-        &details.expires_at.map(micros),
-        &micros(subject.created_at),
-        &micros(subject.last_seen_at),
-    ];
-    connection.execute(INSERT, &values).await?;
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Written::Done)
+
+    /// Returns subjects of a collection after the subject `after`, oldest first. `external_id` selects the one that has it.
+    pub async fn list_subjects(
+        &self,
+        key: CollectionKey<'_>,
+        external_id: Option<&str>,
+        page: (Option<Uuid>, u32),
+    ) -> Result<Vec<Subject>, StoreError> {
+        query!(self, "list_subjects", |connection| {
+            let (after, limit) = page;
+            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
+            let query = match &external_id {
+                None => LIST,
+                Some(external_id) => {
+                    values.push(external_id);
+                    WITH_EXTERNAL_ID
+                }
+            };
+            let rows: Vec<SubjectRow> = connection.fetch_all(query, &values).await?;
+            rows.into_iter().map(Subject::try_from).collect()
+        })
+    }
+
+    /// Changes a subject. This is an interaction, from which the retention counts, unless the change is empty.
+    pub async fn change_subject(
+        &self,
+        subject: (CollectionKey<'_>, Uuid),
+        change: &SubjectChange,
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Changed<Subject>, StoreError> {
+        change!(self, "change_subject", |connection| {
+            let (key, id) = subject;
+            if !manage::lock(connection, key).await? {
+                return Ok(Changed::NotFound);
+            }
+            let Some(subject) = one(connection, key, id).await? else {
+                return Ok(Changed::NotFound);
+            };
+            if *change == SubjectChange::default() {
+                return Ok(Changed::Done(subject));
+            }
+            let subject = Subject {
+                details: change.applied_to(subject.details),
+                last_seen_at: now,
+                ..subject
+            };
+            if is_taken(connection, &subject).await? {
+                return Ok(Changed::Taken);
+            }
+            let details = &subject.details;
+            let consent = details.consent.as_ref();
+            let values: [&dyn Value; 9] = [
+                &subject.collection_id,
+                &subject.id,
+                &details.external_id,
+                &details.metadata,
+                &consent.map(|consent| consent.reference.clone()),
+                &consent.map(|consent| micros(consent.given_at)),
+                &consent.map(|consent| micros(consent.expires_at)),
+                &details.expires_at.map(micros),
+                &micros(now),
+            ];
+            connection.execute(CHANGE, &values).await?;
+            if change.consent == Some(None) {
+                manage::delete_without_consent(connection, key.id).await?;
+            }
+            append(connection, audit.as_slice()).await?;
+            Ok(Changed::Done(subject))
+        })
+    }
 }
 
 /// Returns whether another subject of the collection, which is locked, has the external id.
-async fn is_taken(connection: &mut impl Statements, subject: &Subject) -> Result<bool, StoreError> {
+async fn is_taken(connection: &mut Connection<'_>, subject: &Subject) -> Result<bool, StoreError> {
     let external_id = &subject.details.external_id;
     let values: [&dyn Value; 3] = [&subject.collection_id, external_id, &subject.id];
     let taken: Option<IdRow> = connection.fetch_optional(TAKEN, &values).await?;
@@ -87,7 +176,7 @@ async fn is_taken(connection: &mut impl Statements, subject: &Subject) -> Result
 }
 
 pub(super) async fn one(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     key: CollectionKey<'_>,
     id: Uuid,
 ) -> Result<Option<Subject>, StoreError> {
@@ -97,66 +186,5 @@ pub(super) async fn one(
     row.map(Subject::try_from).transpose()
 }
 
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    external_id: Option<&str>,
-    (after, limit): (Option<Uuid>, u32),
-) -> Result<Vec<Subject>, StoreError> {
-    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-    let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
-    let query = match &external_id {
-        None => LIST,
-        Some(external_id) => {
-            values.push(external_id);
-            WITH_EXTERNAL_ID
-        }
-    };
-    let rows: Vec<SubjectRow> = connection.fetch_all(query, &values).await?;
-    rows.into_iter().map(Subject::try_from).collect()
-}
-
-/// Changes a subject. Run it in a transaction.
-pub(super) async fn change(
-    connection: &mut impl Statements,
-    (key, id): (CollectionKey<'_>, Uuid),
-    change: &SubjectChange,
-    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
-) -> Result<Changed<Subject>, StoreError> {
-    if !manage::lock(connection, key).await? {
-        return Ok(Changed::NotFound);
-    }
-    let Some(subject) = one(connection, key, id).await? else {
-        return Ok(Changed::NotFound);
-    };
-    if *change == SubjectChange::default() {
-        return Ok(Changed::Done(subject));
-    }
-    let subject = Subject {
-        details: change.applied_to(subject.details),
-        last_seen_at: now,
-        ..subject
-    };
-    if is_taken(connection, &subject).await? {
-        return Ok(Changed::Taken);
-    }
-    let details = &subject.details;
-    let consent = details.consent.as_ref();
-    let values: [&dyn Value; 9] = [
-        &subject.collection_id,
-        &subject.id,
-        &details.external_id,
-        &details.metadata,
-        &consent.map(|consent| consent.reference.clone()),
-        &consent.map(|consent| micros(consent.given_at)),
-        &consent.map(|consent| micros(consent.expires_at)),
-        &details.expires_at.map(micros),
-        &micros(now),
-    ];
-    connection.execute(CHANGE, &values).await?;
-    if change.consent == Some(None) {
-        manage::delete_without_consent(connection, key.id).await?;
-    }
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Changed::Done(subject))
-}
+#[cfg(test)]
+crate::prepared::statements!(INSERT, ONE, LIST, WITH_EXTERNAL_ID, TAKEN, CHANGE);

@@ -6,13 +6,14 @@
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::{ErasedCounts, ErasureTarget, rows};
-use crate::{
-    StoreError,
-    dialect::{Statements, placeholders},
-    rows::IdRow,
-    values::Value,
-};
+use super::counts;
+use super::records::{ErasedCounts, ErasureTarget};
+use crate::call::change;
+use crate::connection::{Connection, placeholders};
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::values::Value;
 
 /// The rows that one transaction deletes, so that other writers do not wait long.
 const PAGE: i64 = 1000;
@@ -35,6 +36,12 @@ const SUBJECTS: &str = "DELETE FROM subjects WHERE id IN \
 
 const COLLECTION: &str = "DELETE FROM collections WHERE id = $1";
 
+const ENROLMENTS_OF_SUBJECT: &str = "DELETE FROM enrolments WHERE subject_id = $1";
+
+const SUBJECT: &str = "DELETE FROM subjects WHERE id = $1";
+
+const ENROLMENT: &str = "DELETE FROM enrolments WHERE id = $1";
+
 const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
      WHERE c.tenant = $1 AND s.id = $2";
 
@@ -48,8 +55,8 @@ const FACES_OF_PERSON: &str = "DELETE FROM enrolments WHERE row_id IN \
      (SELECT row_id FROM memberships WHERE person_id = $1 ORDER BY row_id LIMIT $2)";
 
 /// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
-pub(super) async fn mark(
-    connection: &mut impl Statements,
+pub(super) async fn mark_collections(
+    connection: &mut Connection<'_>,
     tenant: &str,
     target: &ErasureTarget,
 ) -> Result<(), StoreError> {
@@ -72,33 +79,42 @@ pub(super) async fn mark(
     Ok(())
 }
 
-/// Deletes rows; see [`super::ErasureStore::erase_from_collections`]. Run it in a transaction.
-pub(super) async fn erase(
-    connection: &mut impl Statements,
-    erasure: Uuid,
-    tenant: &str,
-    target: &ErasureTarget,
-) -> Result<bool, StoreError> {
-    let (counts, is_done) = match target {
-        ErasureTarget::Collection(_) | ErasureTarget::Tenant => {
-            erase_marked(connection, tenant).await?
-        }
-        ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
-        ErasureTarget::Enrolment(id) => (erase_enrolment(connection, tenant, *id).await?, true),
-        ErasureTarget::Person(id) => erase_person(connection, tenant, *id).await?,
-        ErasureTarget::Image(_)
-        | ErasureTarget::Face(_)
-        | ErasureTarget::Source(_)
-        | ErasureTarget::Host(_)
-        | ErasureTarget::Batch(_) => return Ok(true),
-    };
-    rows::add(connection, erasure, counts).await?;
-    Ok(is_done)
+impl Store {
+    /// Deletes what a target has in collections: a collection, a subject, an enrolment, a person, or every collection of the
+    /// tenant.
+    ///
+    /// A call deletes only a part of a large collection. Call this again until it returns true.
+    pub async fn erase_from_collections(
+        &self,
+        erasure: Uuid,
+        tenant: &str,
+        target: &ErasureTarget,
+    ) -> Result<bool, StoreError> {
+        change!(self, "erase_from_collections", |connection| {
+            let (counts, is_done) = match target {
+                ErasureTarget::Collection(_) | ErasureTarget::Tenant => {
+                    erase_marked(connection, tenant).await?
+                }
+                ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
+                ErasureTarget::Enrolment(id) => {
+                    (erase_enrolment(connection, tenant, *id).await?, true)
+                }
+                ErasureTarget::Person(id) => erase_person(connection, tenant, *id).await?,
+                ErasureTarget::Image(_)
+                | ErasureTarget::Face(_)
+                | ErasureTarget::Source(_)
+                | ErasureTarget::Host(_)
+                | ErasureTarget::Batch(_) => return Ok(true),
+            };
+            counts::add(connection, erasure, counts).await?;
+            Ok(is_done)
+        })
+    }
 }
 
 /// Deletes a page of a marked collection of the tenant. Returns what was deleted, and whether nothing is left.
 async fn erase_marked(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
 ) -> Result<(ErasedCounts, bool), StoreError> {
     let mut counts = ErasedCounts::default();
@@ -118,40 +134,37 @@ async fn erase_marked(
 }
 
 async fn erase_subject(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
     if !lock_collection(connection, OF_SUBJECT, (tenant, id)).await? {
         return Ok(ErasedCounts::default());
     }
-    let enrolments = "DELETE FROM enrolments WHERE subject_id = $1";
-    let subject = "DELETE FROM subjects WHERE id = $1";
     Ok(ErasedCounts {
-        enrolments: connection.execute(enrolments, &[&id]).await?,
-        subjects: connection.execute(subject, &[&id]).await?,
+        enrolments: connection.execute(ENROLMENTS_OF_SUBJECT, &[&id]).await?,
+        subjects: connection.execute(SUBJECT, &[&id]).await?,
         ..ErasedCounts::default()
     })
 }
 
 async fn erase_enrolment(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
     if !lock_collection(connection, OF_ENROLMENT, (tenant, id)).await? {
         return Ok(ErasedCounts::default());
     }
-    let enrolment = "DELETE FROM enrolments WHERE id = $1";
     Ok(ErasedCounts {
-        enrolments: connection.execute(enrolment, &[&id]).await?,
+        enrolments: connection.execute(ENROLMENT, &[&id]).await?,
         ..ErasedCounts::default()
     })
 }
 
 /// Deletes a page of the faces of a person. A trigger deletes the person with the last one.
 async fn erase_person(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<(ErasedCounts, bool), StoreError> {
@@ -164,7 +177,7 @@ async fn erase_person(
 
 /// Locks the collection that a query finds. Returns false if there is none.
 async fn lock_collection(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     query: &'static str,
     (tenant, id): (&str, Uuid),
 ) -> Result<bool, StoreError> {
@@ -178,8 +191,8 @@ async fn lock_collection(
 /// Deletes the enrolments whose `column` is one of `ids`: the faces or the images that are erased. Returns their number.
 ///
 /// It locks their collections first, in order, as every other change of a collection does.
-pub(crate) async fn erase_enrolments_of(
-    connection: &mut impl Statements,
+pub(super) async fn erase_enrolments_of(
+    connection: &mut Connection<'_>,
     column: &'static str,
     ids: &[Uuid],
 ) -> Result<u64, StoreError> {
@@ -200,3 +213,21 @@ pub(crate) async fn erase_enrolments_of(
     let delete = format!("DELETE FROM enrolments WHERE {column} IN {list}");
     Ok(connection.execute(AssertSqlSafe(delete), &values).await?)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(
+    MARK,
+    MARK_ALL,
+    LOCK,
+    MARKED,
+    ENROLMENTS,
+    SUBJECTS,
+    COLLECTION,
+    ENROLMENTS_OF_SUBJECT,
+    SUBJECT,
+    ENROLMENT,
+    OF_SUBJECT,
+    OF_ENROLMENT,
+    OF_PERSON,
+    FACES_OF_PERSON
+);

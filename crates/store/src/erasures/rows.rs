@@ -1,20 +1,21 @@
 //! The rows of erasures.
 
-use std::time::Duration;
-
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{ErasedCounts, Erasure, ErasureTarget, NewErasure, collections};
-use crate::{
-    StoreError, audit,
-    batches::{from_micros, micros},
-    dialect::Statements,
-    record::record,
-    rows::IdRow,
-    values::{Value, hex},
-};
+use super::collections::mark_collections;
+use super::counts;
+use super::records::{ErasedCounts, Erasure, ErasureTarget, NewErasure};
+use crate::audit::append;
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::{from_micros, micros};
+use crate::values::{Value, hex};
 
 const INSERT: &str = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
      images, scans, faces, vectors, batches, items, payloads) \
@@ -61,10 +62,6 @@ const UNFINISHED: &str = concat!(
      ORDER BY id LIMIT $2"
 );
 
-const UNPURGED: &str = "SELECT min(erased_at) AS oldest FROM \
-     (SELECT erased_at FROM erasures WHERE purged_at IS NULL \
-     UNION ALL SELECT committed_by FROM unpurged_deletions) unpurged";
-
 const LOCK: &str = concat!(
     "UPDATE erasures SET images = images WHERE id = $1 AND erased_at IS NULL RETURNING ",
     columns!()
@@ -81,26 +78,6 @@ const COUNT_BATCHES: &str = "SELECT count(*) AS batches, \
      (($2 = 'batch' AND id = $3) OR ($2 = 'tenant' AND deleted_at >= $4))";
 
 const END: &str = "UPDATE erasures SET erased_at = $2, target = $3 WHERE id = $1";
-
-const ADD: &str = "UPDATE erasures SET images = images + $2, scans = scans + $3, faces = faces + $4, \
-     vectors = vectors + $5, batches = batches + $6, items = items + $7, payloads = payloads + $8, \
-     subjects = subjects + $9, enrolments = enrolments + $10 \
-     WHERE id = $1";
-
-/// An erasure that ended while the files were purged waits for the next time.
-const PURGED: &str =
-    "UPDATE erasures SET purged_at = $1 WHERE purged_at IS NULL AND erased_at <= $1";
-
-const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_by <= $1";
-
-const DELETED: &str =
-    "INSERT INTO unpurged_deletions (committed_by) VALUES ($1) ON CONFLICT DO NOTHING";
-
-record! {
-    struct UnpurgedRow {
-        oldest: Option<i64>,
-    }
-}
 
 record! {
     struct ErasureRow {
@@ -167,88 +144,91 @@ fn count(value: i64) -> u64 {
     value.try_into().unwrap_or(0)
 }
 
-/// Writes the row of an erasure; see [`super::ErasureStore::begin_erasure`]. Run it in a transaction.
-pub(super) async fn begin(
-    connection: &mut impl Statements,
-    new: &NewErasure,
-) -> Result<bool, StoreError> {
-    let find = match &new.target {
-        ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
-        ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
-        ErasureTarget::Enrolment(id) => Some((FIND_ENROLMENT, id)),
-        ErasureTarget::Person(id) => Some((FIND_PERSON, id)),
-        ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
-        ErasureTarget::Face(id) => Some((FIND_FACE, id)),
-        ErasureTarget::Batch(id) => Some((FIND_BATCH, id)),
-        ErasureTarget::Source(_) | ErasureTarget::Host(_) | ErasureTarget::Tenant => None,
-    };
-    if let Some((query, id)) = find {
-        let found: Option<IdRow> = connection.fetch_optional(query, &[&new.tenant, id]).await?;
-        if found.is_none() {
-            return Ok(false);
-        }
+impl Store {
+    /// Writes the row of an erasure. Returns false, and writes nothing, if the tenant has no such row.
+    ///
+    /// A collection is in no answer from here on.
+    pub async fn begin_erasure(&self, new: &NewErasure) -> Result<bool, StoreError> {
+        change!(self, "begin_erasure", |connection| {
+            let find = match &new.target {
+                ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
+                ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
+                ErasureTarget::Enrolment(id) => Some((FIND_ENROLMENT, id)),
+                ErasureTarget::Person(id) => Some((FIND_PERSON, id)),
+                ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
+                ErasureTarget::Face(id) => Some((FIND_FACE, id)),
+                ErasureTarget::Batch(id) => Some((FIND_BATCH, id)),
+                ErasureTarget::Source(_) | ErasureTarget::Host(_) | ErasureTarget::Tenant => None,
+            };
+            if let Some((query, id)) = find {
+                let found: Option<IdRow> =
+                    connection.fetch_optional(query, &[&new.tenant, id]).await?;
+                if found.is_none() {
+                    return Ok(false);
+                }
+            }
+            let values: [&dyn Value; 5] = [
+                &new.id,
+                &new.tenant,
+                &new.target.kind(),
+                &new.target.value(&new.tenant),
+                &micros(new.requested_at),
+            ];
+            connection.execute(INSERT, &values).await?;
+            mark_collections(connection, &new.tenant, &new.target).await?;
+            append(connection, new.audit.as_slice()).await?;
+            Ok(true)
+        })
     }
-    let values: [&dyn Value; 5] = [
-        &new.id,
-        &new.tenant,
-        &new.target.kind(),
-        &new.target.value(&new.tenant),
-        &micros(new.requested_at),
-    ];
-    connection.execute(INSERT, &values).await?;
-    collections::mark(connection, &new.tenant, &new.target).await?;
-    audit::append(connection, new.audit.as_slice()).await?;
-    Ok(true)
-}
 
-/// Adds to the counts of an erasure.
-pub(super) async fn add(
-    connection: &mut impl Statements,
-    erasure: Uuid,
-    counts: ErasedCounts,
-) -> Result<(), StoreError> {
-    let value = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let values: [&dyn Value; 10] = [
-        &erasure,
-        &value(counts.images),
-        &value(counts.scans),
-        &value(counts.faces),
-        &value(counts.vectors),
-        &value(counts.batches),
-        &value(counts.items),
-        &value(counts.payloads),
-        &value(counts.subjects),
-        &value(counts.enrolments),
-    ];
-    connection.execute(ADD, &values).await?;
-    Ok(())
-}
+    /// Records that everything is erased. Returns the erasure.
+    pub async fn end_erasure(
+        &self,
+        id: Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Option<Erasure>, StoreError> {
+        change!(self, "end_erasure", |connection| {
+            let row: Option<ErasureRow> = connection.fetch_optional(LOCK, &[&id]).await?;
+            let Some(row) = row else {
+                return Ok(None);
+            };
+            let erasure = Erasure::try_from(row)?;
+            count_batches(connection, &erasure).await?;
+            let target = match erasure.kind.as_str() {
+                // A source or a host can be a name, and the report does not need it.
+                "source" | "host" => hex(&Sha256::digest(&erasure.target)),
+                _ => erasure.target,
+            };
+            connection
+                .execute(END, &[&id, &micros(now), &target])
+                .await?;
+            one(connection, &erasure.tenant, id).await
+        })
+    }
 
-/// Ends an erasure; see [`super::ErasureStore::end_erasure`]. Run it in a transaction.
-pub(super) async fn end(
-    connection: &mut impl Statements,
-    id: Uuid,
-    now: OffsetDateTime,
-) -> Result<Option<Erasure>, StoreError> {
-    let row: Option<ErasureRow> = connection.fetch_optional(LOCK, &[&id]).await?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let erasure = Erasure::try_from(row)?;
-    count_batches(connection, &erasure).await?;
-    let target = match erasure.kind.as_str() {
-        // A source or a host can be a name, and the report does not need it.
-        "source" | "host" => hex(&Sha256::digest(&erasure.target)),
-        _ => erasure.target,
-    };
-    connection
-        .execute(END, &[&id, &micros(now), &target])
-        .await?;
-    one(connection, &erasure.tenant, id).await
+    /// Returns an erasure of a tenant.
+    pub async fn erasure(&self, tenant: &str, id: Uuid) -> Result<Option<Erasure>, StoreError> {
+        query!(self, "erasure", |connection| {
+            one(connection, tenant, id).await
+        })
+    }
+
+    /// Returns erasures that were interrupted: those that were requested before `requested_before`, oldest first.
+    pub async fn unfinished_erasures(
+        &self,
+        requested_before: OffsetDateTime,
+        limit: u32,
+    ) -> Result<Vec<Erasure>, StoreError> {
+        query!(self, "unfinished_erasures", |connection| {
+            let values: [&dyn Value; 2] = [&micros(requested_before), &i64::from(limit)];
+            let rows: Vec<ErasureRow> = connection.fetch_all(UNFINISHED, &values).await?;
+            rows.into_iter().map(Erasure::try_from).collect()
+        })
+    }
 }
 
 async fn count_batches(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     erasure: &Erasure,
 ) -> Result<(), StoreError> {
     let batch = Uuid::parse_str(&erasure.target).ok();
@@ -271,11 +251,11 @@ async fn count_batches(
         items: count(row.items),
         ..ErasedCounts::default()
     };
-    add(connection, erasure.id, counts).await
+    counts::add(connection, erasure.id, counts).await
 }
 
 pub(super) async fn one(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<Option<Erasure>, StoreError> {
@@ -283,46 +263,19 @@ pub(super) async fn one(
     row.map(Erasure::try_from).transpose()
 }
 
-pub(super) async fn unfinished(
-    connection: &mut impl Statements,
-    requested_before: OffsetDateTime,
-    limit: u32,
-) -> Result<Vec<Erasure>, StoreError> {
-    let values: [&dyn Value; 2] = [&micros(requested_before), &i64::from(limit)];
-    let rows: Vec<ErasureRow> = connection.fetch_all(UNFINISHED, &values).await?;
-    rows.into_iter().map(Erasure::try_from).collect()
-}
-
-pub(super) async fn has_unpurged(
-    connection: &mut impl Statements,
-    erased_before: OffsetDateTime,
-) -> Result<bool, StoreError> {
-    let row: Option<UnpurgedRow> = connection.fetch_optional(UNPURGED, &[]).await?;
-    let oldest = row.and_then(|row| row.oldest);
-    Ok(oldest.is_some_and(|oldest| oldest <= micros(erased_before)))
-}
-
-pub(super) async fn purged(
-    connection: &mut impl Statements,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    connection.execute(PURGED, &[&micros(now)]).await?;
-    connection
-        .execute(PURGED_DELETIONS, &[&micros(now)])
-        .await?;
-    Ok(())
-}
-
-/// The longest time from the time of a deletion until its transaction has ended.
-const COMMIT: Duration = Duration::from_secs(60);
-
-/// Notes that rows were deleted without an erasure, so that the files of the database are purged. Run it in the transaction
-/// that deletes them.
-pub(crate) async fn note_deletion(
-    connection: &mut impl Statements,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let committed_by = micros(now + COMMIT);
-    connection.execute(DELETED, &[&committed_by]).await?;
-    Ok(())
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    INSERT,
+    FIND_IMAGE,
+    FIND_FACE,
+    FIND_BATCH,
+    FIND_COLLECTION,
+    FIND_SUBJECT,
+    FIND_ENROLMENT,
+    FIND_PERSON,
+    ONE,
+    UNFINISHED,
+    LOCK,
+    COUNT_BATCHES,
+    END
+);

@@ -6,18 +6,16 @@ use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    clusterings,
-    records::{Assignment, LeasedClustering},
-};
-use crate::{
-    StoreError,
-    batches::micros,
-    dialect::{Statements, insert_rows, placeholders},
-    record::record,
-    rows::IdRow,
-    values::Value,
-};
+use super::clusterings;
+use super::records::{Assignment, LeasedClustering};
+use crate::call::change;
+use crate::connection::{Connection, insert_rows, placeholders};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// The rows of one statement.
 const PAGE: usize = 300;
@@ -32,73 +30,82 @@ record! {
     }
 }
 
-/// Adds people without faces; see [`super::LibraryStore::add_people`]. Run it in a transaction.
-pub(super) async fn add_people(
-    connection: &mut impl Statements,
-    leased: &LeasedClustering,
-    people: &[Uuid],
-    now: OffsetDateTime,
-) -> Result<bool, StoreError> {
-    if !clusterings::hold(connection, leased).await? {
-        return Ok(false);
-    }
-    let (library, now) = (leased.collection.id, micros(now));
-    let rows = people.iter();
-    let rows: Vec<[&dyn Value; 3]> = rows
-        .map(|id| -> [&dyn Value; 3] { [id, &library, &now] })
-        .collect();
-    insert_rows(connection, "people (id, collection_id, created_at)", &rows).await?;
-    Ok(true)
-}
-
-/// Assigns faces to people; see [`super::LibraryStore::assign_people`]. Run it in a transaction.
-pub(super) async fn assign(
-    connection: &mut impl Statements,
-    leased: &LeasedClustering,
-    assignments: &[Assignment],
-) -> Result<bool, StoreError> {
-    // Users and erasures wait for this lock, so what is found below does not change until the commit.
-    if !clusterings::hold(connection, leased).await? {
-        return Ok(false);
-    }
-    let library = leased.collection.id;
-    for page in assignments.chunks(PAGE) {
-        let faces = existing_faces(connection, library, page).await?;
-        let people = existing_people(connection, library, page).await?;
-        let page = page
-            .iter()
-            .filter(|it| faces.contains(&it.row.cast_signed()));
-        let (mut members, mut nobody) = (Vec::new(), Vec::new());
-        for assignment in page {
-            let row = assignment.row.cast_signed();
-            match assignment.person {
-                Some(person) if people.contains(&person) => members.push((row, person)),
-                // A user has merged the person into another one meanwhile.
-                Some(_) => {}
-                None => nobody.push(row),
+impl Store {
+    /// Adds people who have no faces yet. Returns false, and adds nobody, if the lease is lost.
+    pub async fn add_people(
+        &self,
+        leased: &LeasedClustering,
+        people: &[Uuid],
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        change!(self, "add_people", |connection| {
+            if !clusterings::hold(connection, leased).await? {
+                return Ok(false);
             }
-        }
-        put(connection, &members).await?;
-        forget(connection, &nobody).await?;
+            let (library, now) = (leased.collection.id, micros(now));
+            let rows = people.iter();
+            let rows: Vec<[&dyn Value; 3]> = rows
+                .map(|id| -> [&dyn Value; 3] { [id, &library, &now] })
+                .collect();
+            insert_rows(connection, "people (id, collection_id, created_at)", &rows).await?;
+            Ok(true)
+        })
     }
-    Ok(true)
-}
 
-/// Deletes people without faces; see [`super::LibraryStore::delete_empty_people`]. Run it in a transaction.
-pub(super) async fn delete_empty(
-    connection: &mut impl Statements,
-    leased: &LeasedClustering,
-    limit: u32,
-) -> Result<u64, StoreError> {
-    if !clusterings::hold(connection, leased).await? {
-        return Ok(0);
+    /// Assigns faces to people, except faces that a user has pinned. Skips faces and people that do not exist any more.
+    /// Returns false, and assigns nothing, if the lease is lost.
+    pub async fn assign_people(
+        &self,
+        leased: &LeasedClustering,
+        assignments: &[Assignment],
+    ) -> Result<bool, StoreError> {
+        change!(self, "assign_people", |connection| {
+            // Users and erasures wait for this lock, so what is found below does not change until the commit.
+            if !clusterings::hold(connection, leased).await? {
+                return Ok(false);
+            }
+            let library = leased.collection.id;
+            for page in assignments.chunks(PAGE) {
+                let faces = existing_faces(connection, library, page).await?;
+                let people = existing_people(connection, library, page).await?;
+                let page = page
+                    .iter()
+                    .filter(|it| faces.contains(&it.row.cast_signed()));
+                let (mut members, mut nobody) = (Vec::new(), Vec::new());
+                for assignment in page {
+                    let row = assignment.row.cast_signed();
+                    match assignment.person {
+                        Some(person) if people.contains(&person) => members.push((row, person)),
+                        // A user has merged the person into another one meanwhile.
+                        Some(_) => {}
+                        None => nobody.push(row),
+                    }
+                }
+                put(connection, &members).await?;
+                forget(connection, &nobody).await?;
+            }
+            Ok(true)
+        })
     }
-    let values: [&dyn Value; 2] = [&leased.collection.id, &i64::from(limit)];
-    Ok(connection.execute(DELETE_EMPTY, &values).await?)
+
+    /// Deletes at most `limit` people of the library who have no faces. Returns their number, which is 0 if the lease is lost.
+    pub async fn delete_empty_people(
+        &self,
+        leased: &LeasedClustering,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        change!(self, "delete_empty_people", |connection| {
+            if !clusterings::hold(connection, leased).await? {
+                return Ok(0);
+            }
+            let values: [&dyn Value; 2] = [&leased.collection.id, &i64::from(limit)];
+            Ok(connection.execute(DELETE_EMPTY, &values).await?)
+        })
+    }
 }
 
 async fn existing_faces(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
     page: &[Assignment],
 ) -> Result<HashSet<i64>, StoreError> {
@@ -114,7 +121,7 @@ async fn existing_faces(
 }
 
 async fn existing_people(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
     page: &[Assignment],
 ) -> Result<HashSet<Uuid>, StoreError> {
@@ -133,7 +140,7 @@ async fn existing_people(
 }
 
 /// Assigns faces, except those that a user has pinned.
-async fn put(connection: &mut impl Statements, members: &[(i64, Uuid)]) -> Result<(), StoreError> {
+async fn put(connection: &mut Connection<'_>, members: &[(i64, Uuid)]) -> Result<(), StoreError> {
     if members.is_empty() {
         return Ok(());
     }
@@ -154,7 +161,7 @@ async fn put(connection: &mut impl Statements, members: &[(i64, Uuid)]) -> Resul
 }
 
 /// Removes faces from their people, except those that a user has pinned.
-async fn forget(connection: &mut impl Statements, rows: &[i64]) -> Result<(), StoreError> {
+async fn forget(connection: &mut Connection<'_>, rows: &[i64]) -> Result<(), StoreError> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -168,3 +175,6 @@ async fn forget(connection: &mut impl Statements, rows: &[i64]) -> Result<(), St
         .await?;
     Ok(())
 }
+
+#[cfg(test)]
+crate::prepared::statements!(DELETE_EMPTY);

@@ -3,18 +3,19 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    records::{Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering},
-    rows::ClusteringRow,
+use super::records::{
+    Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering,
 };
-use crate::{
-    CollectionKey, NewAuditEntry, StoreError, Written, audit,
-    batches::micros,
-    collections::{by_id, lock},
-    dialect::Statements,
-    rows::IdRow,
-    values::Value,
-};
+use super::rows::ClusteringRow;
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::collections::{CollectionKey, Written, by_id, lock};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 macro_rules! select {
     ($rest:literal) => {
@@ -68,53 +69,157 @@ const END: &str = "UPDATE clusterings SET state = $3, finished_at = $4, leased_u
 const CANCEL: &str = "UPDATE clusterings SET state = 'cancelled', finished_at = $3, leased_until = NULL \
      WHERE collection_id = $1 AND id = $2 AND state IN ('queued', 'running')";
 
-/// Adds a clustering; see [`super::LibraryStore::create_clustering`]. Run it in a transaction.
-pub(super) async fn create(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    new: &NewClustering,
-    audit: Option<NewAuditEntry>,
-) -> Result<Written, StoreError> {
-    if !lock(connection, key).await? {
-        return Ok(Written::NotFound);
+impl Store {
+    /// Adds a clustering that a server does later. [`Written::Taken`] if another one of the library is not finished.
+    pub async fn create_clustering(
+        &self,
+        key: CollectionKey<'_>,
+        new: &NewClustering,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Written, StoreError> {
+        change!(self, "create_clustering", |connection| {
+            if !lock(connection, key).await? {
+                return Ok(Written::NotFound);
+            }
+            let unfinished: Option<IdRow> =
+                connection.fetch_optional(UNFINISHED, &[&key.id]).await?;
+            if unfinished.is_some() {
+                return Ok(Written::Taken);
+            }
+            let values: [&dyn Value; 6] = [
+                &new.id,
+                &key.id,
+                &new.is_full,
+                &new.min_faces.cast_signed(),
+                &new.far,
+                &micros(new.created_at),
+            ];
+            connection.execute(INSERT, &values).await?;
+            append(connection, audit.as_slice()).await?;
+            Ok(Written::Done)
+        })
     }
-    let unfinished: Option<IdRow> = connection.fetch_optional(UNFINISHED, &[&key.id]).await?;
-    if unfinished.is_some() {
-        return Ok(Written::Taken);
+
+    /// Returns a clustering.
+    pub async fn clustering(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+    ) -> Result<Option<Clustering>, StoreError> {
+        query!(self, "clustering", |connection| {
+            one(connection, key, id).await
+        })
     }
-    let values: [&dyn Value; 6] = [
-        &new.id,
-        &key.id,
-        &new.is_full,
-        &new.min_faces.cast_signed(),
-        &new.far,
-        &micros(new.created_at),
-    ];
-    connection.execute(INSERT, &values).await?;
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(Written::Done)
+
+    /// Returns clusterings of a library before the clustering `before`, newest first.
+    pub async fn list_clusterings(
+        &self,
+        key: CollectionKey<'_>,
+        page: (Option<Uuid>, u32),
+    ) -> Result<Vec<Clustering>, StoreError> {
+        query!(self, "list_clusterings", |connection| {
+            let (before, limit) = page;
+            let (before, limit) = (before.unwrap_or(Uuid::max()), i64::from(limit));
+            let values: [&dyn Value; 4] = [&key.tenant, &key.id, &before, &limit];
+            let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, &values).await?;
+            rows.into_iter().map(Clustering::try_from).collect()
+        })
+    }
+
+    /// Cancels a clustering that is not finished. Returns it as it is then, or `None` if the library has none with this id.
+    pub async fn cancel_clustering(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Clustering>, StoreError> {
+        change!(self, "cancel_clustering", |connection| {
+            // A server that writes what it has found holds this lock.
+            if !lock(connection, key).await? {
+                return Ok(None);
+            }
+            let values: [&dyn Value; 3] = [&key.id, &id, &micros(now)];
+            if connection.execute(CANCEL, &values).await? > 0 {
+                append(connection, audit.as_slice()).await?;
+            }
+            one(connection, key, id).await
+        })
+    }
+
+    /// Leases the oldest clustering that no server works on, until the time `until`.
+    pub async fn lease_clustering(
+        &self,
+        now: OffsetDateTime,
+        until: OffsetDateTime,
+    ) -> Result<Option<LeasedClustering>, StoreError> {
+        // Servers look every second. Without a clustering that waits, no writer waits for them.
+        let next = query!(self, "next_clustering", |connection| {
+            next(connection, now).await
+        })?;
+        if next.is_none() {
+            return Ok(None);
+        }
+        change!(self, "lease_clustering", |connection| {
+            lease(connection, now, until).await
+        })
+    }
+
+    /// Extends a lease, and stores how far the clustering is. Returns false if the lease is lost.
+    pub async fn renew_clustering(
+        &self,
+        leased: &LeasedClustering,
+        until: OffsetDateTime,
+        progress: ClusteringProgress,
+    ) -> Result<bool, StoreError> {
+        change!(self, "renew_clustering", |connection| {
+            let values: [&dyn Value; 5] = [
+                &leased.request.id,
+                &leased.attempt.cast_signed(),
+                &micros(until),
+                &progress.compared.cast_signed(),
+                &progress.faces.cast_signed(),
+            ];
+            Ok(connection.execute(RENEW, &values).await? > 0)
+        })
+    }
+
+    /// Ends a clustering. Returns false if the lease is lost.
+    pub async fn end_clustering(
+        &self,
+        leased: &LeasedClustering,
+        end: &ClusteringEnd,
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        change!(self, "end_clustering", |connection| {
+            let (state, progress, error) = match end {
+                ClusteringEnd::Done(progress) => ("done", *progress, None),
+                ClusteringEnd::Failed(error) => {
+                    ("failed", ClusteringProgress::default(), Some(error.clone()))
+                }
+            };
+            if !hold(connection, leased).await? {
+                return Ok(false);
+            }
+            let values: [&dyn Value; 10] = [
+                &leased.request.id,
+                &leased.attempt.cast_signed(),
+                &state,
+                &micros(now),
+                &progress.compared.cast_signed(),
+                &progress.faces.cast_signed(),
+                &progress.people.cast_signed(),
+                &progress.unassigned.cast_signed(),
+                &progress.moved.cast_signed(),
+                &error,
+            ];
+            Ok(connection.execute(END, &values).await? > 0)
+        })
+    }
 }
 
-/// Cancels a clustering; see [`super::LibraryStore::cancel_clustering`]. Run it in a transaction.
-pub(super) async fn cancel(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    id: Uuid,
-    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
-) -> Result<Option<Clustering>, StoreError> {
-    // A server that writes what it has found holds this lock.
-    if !lock(connection, key).await? {
-        return Ok(None);
-    }
-    let values: [&dyn Value; 3] = [&key.id, &id, &micros(now)];
-    if connection.execute(CANCEL, &values).await? > 0 {
-        audit::append(connection, audit.as_slice()).await?;
-    }
-    one(connection, key, id).await
-}
-
-pub(super) async fn one(
-    connection: &mut impl Statements,
+async fn one(
+    connection: &mut Connection<'_>,
     key: CollectionKey<'_>,
     id: Uuid,
 ) -> Result<Option<Clustering>, StoreError> {
@@ -123,28 +228,17 @@ pub(super) async fn one(
     row.map(Clustering::try_from).transpose()
 }
 
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    (before, limit): (Option<Uuid>, u32),
-) -> Result<Vec<Clustering>, StoreError> {
-    let (before, limit) = (before.unwrap_or(Uuid::max()), i64::from(limit));
-    let values: [&dyn Value; 4] = [&key.tenant, &key.id, &before, &limit];
-    let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, &values).await?;
-    rows.into_iter().map(Clustering::try_from).collect()
-}
-
 /// Returns the oldest clustering that no server works on.
-pub(super) async fn next(
-    connection: &mut impl Statements,
+async fn next(
+    connection: &mut Connection<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<ClusteringRow>, StoreError> {
     Ok(connection.fetch_optional(NEXT, &[&micros(now)]).await?)
 }
 
-/// Leases the oldest clustering; see [`super::LibraryStore::lease_clustering`]. Run it in a transaction.
-pub(super) async fn lease(
-    connection: &mut impl Statements,
+/// Leases the oldest clustering; see [`Store::lease_clustering`]. Run it in a transaction.
+async fn lease(
+    connection: &mut Connection<'_>,
     now: OffsetDateTime,
     until: OffsetDateTime,
 ) -> Result<Option<LeasedClustering>, StoreError> {
@@ -168,26 +262,9 @@ pub(super) async fn lease(
     }))
 }
 
-/// Extends a lease; see [`super::LibraryStore::renew_clustering`].
-pub(super) async fn renew(
-    connection: &mut impl Statements,
-    leased: &LeasedClustering,
-    until: OffsetDateTime,
-    progress: ClusteringProgress,
-) -> Result<bool, StoreError> {
-    let values: [&dyn Value; 5] = [
-        &leased.request.id,
-        &leased.attempt.cast_signed(),
-        &micros(until),
-        &progress.compared.cast_signed(),
-        &progress.faces.cast_signed(),
-    ];
-    Ok(connection.execute(RENEW, &values).await? > 0)
-}
-
 /// Locks the library, and returns whether the lease is still the last one.
 pub(super) async fn hold(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     leased: &LeasedClustering,
 ) -> Result<bool, StoreError> {
     let key = CollectionKey {
@@ -201,33 +278,7 @@ pub(super) async fn hold(
     Ok(connection.execute(HOLD, &values).await? > 0)
 }
 
-/// Ends a clustering; see [`super::LibraryStore::end_clustering`]. Run it in a transaction.
-pub(super) async fn end(
-    connection: &mut impl Statements,
-    leased: &LeasedClustering,
-    end: &ClusteringEnd,
-    now: OffsetDateTime,
-) -> Result<bool, StoreError> {
-    let (state, progress, error) = match end {
-        ClusteringEnd::Done(progress) => ("done", *progress, None),
-        ClusteringEnd::Failed(error) => {
-            ("failed", ClusteringProgress::default(), Some(error.clone()))
-        }
-    };
-    if !hold(connection, leased).await? {
-        return Ok(false);
-    }
-    let values: [&dyn Value; 10] = [
-        &leased.request.id,
-        &leased.attempt.cast_signed(),
-        &state,
-        &micros(now),
-        &progress.compared.cast_signed(),
-        &progress.faces.cast_signed(),
-        &progress.people.cast_signed(),
-        &progress.unassigned.cast_signed(),
-        &progress.moved.cast_signed(),
-        &error,
-    ];
-    Ok(connection.execute(END, &values).await? > 0)
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    ONE, LIST, UNFINISHED, INSERT, NEXT, LEASE, RENEW, HOLD, END, CANCEL
+);

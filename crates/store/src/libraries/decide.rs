@@ -8,15 +8,16 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::records::{Decided, Decision};
-use crate::{
-    CollectionKey, NewAuditEntry, StoreError, audit,
-    batches::micros,
-    collections::lock,
-    dialect::{Statements, placeholders},
-    record::record,
-    rows::IdRow,
-    values::Value,
-};
+use crate::audit::{NewAuditEntry, append};
+use crate::call::change;
+use crate::collections::{CollectionKey, lock};
+use crate::connection::{Connection, placeholders};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::IdRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 const PERSON: &str = "SELECT id FROM people WHERE collection_id = $1 AND id = $2";
 
@@ -49,40 +50,49 @@ record! {
     }
 }
 
-/// Stores a decision; see [`super::LibraryStore::decide`]. Run it in a transaction.
-pub(super) async fn decide(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    decision: &Decision,
-    (now, audit): (OffsetDateTime, Option<NewAuditEntry>),
-) -> Result<Decided, StoreError> {
-    if !lock(connection, key).await? {
-        return Ok(Decided::NoCollection);
-    }
-    let decided = match decision {
-        Decision::Rename { person, name } => {
-            rename(connection, (key.id, *person), name.as_deref()).await?
-        }
-        Decision::Merge { into, people } => merge(connection, (key.id, *into), people).await?,
-        Decision::Split { person, faces, new } => {
-            let split = Split {
-                collection: key.id,
-                person: *person,
-                new: *new,
+impl Store {
+    /// Stores what a user decides about people.
+    pub async fn decide(
+        &self,
+        key: CollectionKey<'_>,
+        decision: &Decision,
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Decided, StoreError> {
+        change!(self, "decide", |connection| {
+            if !lock(connection, key).await? {
+                return Ok(Decided::NoCollection);
+            }
+            let decided = match decision {
+                Decision::Rename { person, name } => {
+                    rename(connection, (key.id, *person), name.as_deref()).await?
+                }
+                Decision::Merge { into, people } => {
+                    merge(connection, (key.id, *into), people).await?
+                }
+                Decision::Split { person, faces, new } => {
+                    let split = Split {
+                        collection: key.id,
+                        person: *person,
+                        new: *new,
+                    };
+                    split.run(connection, faces, now).await?
+                }
+                Decision::Assign { face, person } => {
+                    assign(connection, (key.id, *face), *person).await?
+                }
+                Decision::Unpin { face } => unpin(connection, (key.id, *face)).await?,
             };
-            split.run(connection, faces, now).await?
-        }
-        Decision::Assign { face, person } => assign(connection, (key.id, *face), *person).await?,
-        Decision::Unpin { face } => unpin(connection, (key.id, *face)).await?,
-    };
-    if decided == Decided::Done {
-        audit::append(connection, audit.as_slice()).await?;
+            if decided == Decided::Done {
+                append(connection, audit.as_slice()).await?;
+            }
+            Ok(decided)
+        })
     }
-    Ok(decided)
 }
 
 async fn has_person(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
     person: Uuid,
 ) -> Result<bool, StoreError> {
@@ -92,7 +102,7 @@ async fn has_person(
 }
 
 async fn find_face(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     collection: Uuid,
     face: Uuid,
 ) -> Result<Option<FoundFace>, StoreError> {
@@ -102,7 +112,7 @@ async fn find_face(
 }
 
 async fn rename(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     (collection, person): (Uuid, Uuid),
     name: Option<&str>,
 ) -> Result<Decided, StoreError> {
@@ -116,7 +126,7 @@ async fn rename(
 }
 
 async fn merge(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     (collection, into): (Uuid, Uuid),
     people: &[Uuid],
 ) -> Result<Decided, StoreError> {
@@ -143,7 +153,7 @@ struct Split {
 impl Split {
     async fn run(
         &self,
-        connection: &mut impl Statements,
+        connection: &mut Connection<'_>,
         faces: &[Uuid],
         now: OffsetDateTime,
     ) -> Result<Decided, StoreError> {
@@ -181,7 +191,7 @@ impl Split {
 }
 
 async fn assign(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     (collection, face): (Uuid, Uuid),
     person: Option<Uuid>,
 ) -> Result<Decided, StoreError> {
@@ -202,7 +212,7 @@ async fn assign(
 }
 
 async fn unpin(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     (collection, face): (Uuid, Uuid),
 ) -> Result<Decided, StoreError> {
     let Some(found) = find_face(connection, collection, face).await? else {
@@ -212,3 +222,16 @@ async fn unpin(
     connection.execute(FORGET, &[&found.row_id]).await?;
     Ok(Decided::Done)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(
+    PERSON,
+    FACE,
+    RENAME,
+    ADD,
+    MOVE_ALL,
+    PUT,
+    UNPIN,
+    FORGET,
+    DELETE_EMPTY
+);

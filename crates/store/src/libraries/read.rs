@@ -2,11 +2,13 @@
 
 use uuid::Uuid;
 
-use super::{
-    records::{FaceFilter, FaceRow, LibraryFace, Person},
-    rows::{LibraryFaceRow, PersonRow, RowOfFace},
-};
-use crate::{CollectionKey, StoreError, dialect::Statements, values::Value};
+use super::records::{FaceFilter, FaceRow, LibraryFace, Person};
+use super::rows::{LibraryFaceRow, PersonRow, RowOfFace};
+use crate::call::query;
+use crate::collections::CollectionKey;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::values::Value;
 
 macro_rules! people {
     ($rest:literal) => {
@@ -50,54 +52,73 @@ const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m
      FROM enrolments e LEFT JOIN memberships m ON m.row_id = e.row_id \
      WHERE e.collection_id = $1 AND e.row_id > $2 ORDER BY e.row_id LIMIT $3";
 
-pub(super) async fn people(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    (after, limit): (Option<Uuid>, u32),
-) -> Result<Vec<Person>, StoreError> {
-    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-    let values: [&dyn Value; 4] = [&key.tenant, &key.id, &after, &limit];
-    let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, &values).await?;
-    rows.into_iter().map(Person::try_from).collect()
+impl Store {
+    /// Returns people of a library after the person `after`, oldest first.
+    pub async fn people(
+        &self,
+        key: CollectionKey<'_>,
+        page: (Option<Uuid>, u32),
+    ) -> Result<Vec<Person>, StoreError> {
+        query!(self, "people", |connection| {
+            let (after, limit) = page;
+            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let values: [&dyn Value; 4] = [&key.tenant, &key.id, &after, &limit];
+            let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, &values).await?;
+            rows.into_iter().map(Person::try_from).collect()
+        })
+    }
+
+    /// Returns a person of a library.
+    pub async fn person(
+        &self,
+        key: CollectionKey<'_>,
+        id: Uuid,
+    ) -> Result<Option<Person>, StoreError> {
+        query!(self, "person", |connection| {
+            let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
+            let row: Option<PersonRow> = connection.fetch_optional(PERSON, &values).await?;
+            row.map(Person::try_from).transpose()
+        })
+    }
+
+    /// Returns faces of a library after the enrolment `after`, oldest first.
+    pub async fn library_faces(
+        &self,
+        key: CollectionKey<'_>,
+        filter: FaceFilter,
+        page: (Option<Uuid>, u32),
+    ) -> Result<Vec<LibraryFace>, StoreError> {
+        query!(self, "library_faces", |connection| {
+            let (after, limit) = page;
+            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
+            let query = match &filter {
+                FaceFilter::All => ALL,
+                FaceFilter::Unassigned => UNASSIGNED,
+                FaceFilter::Of(person) => {
+                    values.push(person);
+                    OF_PERSON
+                }
+            };
+            let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, &values).await?;
+            rows.into_iter().map(LibraryFace::try_from).collect()
+        })
+    }
+
+    /// Returns faces of a library after the row `after`, in order.
+    pub async fn face_rows(
+        &self,
+        collection: Uuid,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<FaceRow>, StoreError> {
+        query!(self, "face_rows", |connection| {
+            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
+            let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, &values).await?;
+            Ok(rows.into_iter().map(FaceRow::from).collect())
+        })
+    }
 }
 
-pub(super) async fn person(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    id: Uuid,
-) -> Result<Option<Person>, StoreError> {
-    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
-    let row: Option<PersonRow> = connection.fetch_optional(PERSON, &values).await?;
-    row.map(Person::try_from).transpose()
-}
-
-pub(super) async fn faces(
-    connection: &mut impl Statements,
-    key: CollectionKey<'_>,
-    filter: FaceFilter,
-    (after, limit): (Option<Uuid>, u32),
-) -> Result<Vec<LibraryFace>, StoreError> {
-    let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-    let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
-    let query = match &filter {
-        FaceFilter::All => ALL,
-        FaceFilter::Unassigned => UNASSIGNED,
-        FaceFilter::Of(person) => {
-            values.push(person);
-            OF_PERSON
-        }
-    };
-    let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, &values).await?;
-    rows.into_iter().map(LibraryFace::try_from).collect()
-}
-
-pub(super) async fn rows(
-    connection: &mut impl Statements,
-    collection: Uuid,
-    after: u64,
-    limit: u32,
-) -> Result<Vec<FaceRow>, StoreError> {
-    let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-    let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, &values).await?;
-    Ok(rows.into_iter().map(FaceRow::from).collect())
-}
+#[cfg(test)]
+crate::prepared::statements!(PEOPLE, PERSON, ALL, UNASSIGNED, OF_PERSON, ROWS);

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::{Collection, Enrolment};
+use crate::collections::{Collection, Enrolment};
 
 /// A person of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]

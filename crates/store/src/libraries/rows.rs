@@ -6,7 +6,10 @@ use super::records::{
     Clustering, ClusteringProgress, ClusteringState, FaceRow, LibraryFace, Membership,
     NewClustering, Person,
 };
-use crate::{StoreError, batches::from_micros, collections::EnrolmentRow, record::record};
+use crate::collections::EnrolmentRow;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::times::from_micros;
 
 record! {
     pub(super) struct PersonRow {

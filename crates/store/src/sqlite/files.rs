@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::StoreError;
+use crate::error::StoreError;
 
 /// What SQLite adds to the name of the file for its other files.
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];

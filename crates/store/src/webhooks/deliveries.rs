@@ -4,19 +4,21 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
+use super::hosts;
+use super::records::{
     AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries,
-    WebhookEvent, hosts,
-    rows::{DeliveryRow, webhook_columns},
+    WebhookEvent,
 };
-use crate::{
-    StoreError, audit,
-    batches::micros,
-    dialect::{Statements, insert_rows},
-    record::record,
-    rows::TenantRow,
-    values::Value,
-};
+use super::rows::{DeliveryRow, webhook_columns};
+use crate::audit::append;
+use crate::call::{change, query};
+use crate::connection::{Connection, insert_rows};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::TenantRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// The webhooks that are told about a batch.
 const OF_BATCH: &str = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
@@ -92,7 +94,7 @@ record! {
 
 /// Inserts a message to each webhook that is told about a batch. Run it in the transaction that ends the batch.
 pub(crate) async fn insert_deliveries(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     batch: Uuid,
     event: WebhookEvent,
     now: OffsetDateTime,
@@ -137,97 +139,109 @@ fn message_id(webhook: Uuid, batch: Uuid, now: i64) -> Uuid {
     uuid::Builder::from_custom_bytes(id).into_uuid()
 }
 
-pub(super) async fn tenants(
-    connection: &mut impl Statements,
-    now: OffsetDateTime,
-    after: &str,
-    limit: u32,
-) -> Result<Vec<String>, StoreError> {
-    let values: [&dyn Value; 3] = [&micros(now), &after, &i64::from(limit)];
-    let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &values).await?;
-    Ok(rows.into_iter().map(|row| row.tenant).collect())
-}
-
-/// Takes messages; see [`super::WebhookStore::take_deliveries`]. Run it in a transaction.
-pub(super) async fn take(
-    connection: &mut impl Statements,
-    tenant: &str,
-    request: TakeDeliveries,
-) -> Result<TakenDeliveries, StoreError> {
-    let (now, again_at) = (micros(request.now), micros(request.again_at));
-    let limit = i64::from(request.limit);
-    let due: Vec<DeliveryRow> = connection.fetch_all(DUE, &[&tenant, &now, &limit]).await?;
-    let mut taken = TakenDeliveries {
-        has_more: due.len() as i64 == limit,
-        deliveries: Vec::with_capacity(due.len()),
-    };
-    for row in due {
-        let is_host_off = row.host_off_until.is_some_and(|until| until > now);
-        let delivery = DueDelivery::try_from(row)?;
-        if is_host_off {
-            connection.execute(GIVE_UP, &[&delivery.id, &now]).await?;
-            continue;
-        }
-        if delivery.webhook.health.disabled_at.is_some() {
-            connection.execute(PARK, &[&delivery.id, &now]).await?;
-            continue;
-        }
-        let values: [&dyn Value; 3] = [&delivery.id, &now, &again_at];
-        if connection.execute(TAKE, &values).await? == 1 {
-            taken.deliveries.push(delivery);
-        }
+impl Store {
+    /// Returns tenants with messages that are due, in the order of their names, from the first one behind `after`.
+    pub async fn tenants_with_deliveries(
+        &self,
+        now: OffsetDateTime,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<String>, StoreError> {
+        query!(self, "tenants_with_deliveries", |connection| {
+            let values: [&dyn Value; 3] = [&micros(now), &after, &i64::from(limit)];
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &values).await?;
+            Ok(rows.into_iter().map(|row| row.tenant).collect())
+        })
     }
-    Ok(taken)
+
+    /// Takes messages of a tenant that are due, those first that are due the longest, and counts an attempt of each.
+    pub async fn take_deliveries(
+        &self,
+        tenant: &str,
+        request: TakeDeliveries,
+    ) -> Result<TakenDeliveries, StoreError> {
+        change!(self, "take_deliveries", |connection| {
+            let (now, again_at) = (micros(request.now), micros(request.again_at));
+            let limit = i64::from(request.limit);
+            let due: Vec<DeliveryRow> = connection.fetch_all(DUE, &[&tenant, &now, &limit]).await?;
+            let mut taken = TakenDeliveries {
+                has_more: due.len() as i64 == limit,
+                deliveries: Vec::with_capacity(due.len()),
+            };
+            for row in due {
+                let is_host_off = row.host_off_until.is_some_and(|until| until > now);
+                let delivery = DueDelivery::try_from(row)?;
+                if is_host_off {
+                    connection.execute(GIVE_UP, &[&delivery.id, &now]).await?;
+                    continue;
+                }
+                if delivery.webhook.health.disabled_at.is_some() {
+                    connection.execute(PARK, &[&delivery.id, &now]).await?;
+                    continue;
+                }
+                let values: [&dyn Value; 3] = [&delivery.id, &now, &again_at];
+                if connection.execute(TAKE, &values).await? == 1 {
+                    taken.deliveries.push(delivery);
+                }
+            }
+            Ok(taken)
+        })
+    }
+
+    /// Ends an attempt. Returns whether this switched the webhook or its host off. Writes nothing if another attempt of the message has
+    /// begun.
+    pub async fn end_attempt(&self, end: &AttemptEnd) -> Result<bool, StoreError> {
+        change!(self, "end_attempt", |connection| {
+            // The webhook is changed before the message, so that two ends for one webhook lock their rows in the same order.
+            let attempt = i32::try_from(end.attempt).unwrap_or(i32::MAX);
+            let at = micros(end.at);
+            let mut is_disabled = false;
+            let (status, next_at) = match &end.result {
+                AttemptResult::Delivered => {
+                    let values: [&dyn Value; 4] = [&end.webhook, &end.delivery, &attempt, &at];
+                    if connection.execute(SUCCEEDED, &values).await? == 1 {
+                        hosts::succeeded(connection, end.webhook).await?;
+                    }
+                    ("delivered", None)
+                }
+                AttemptResult::Obsolete => ("failed", None),
+                AttemptResult::Failed(failure) => {
+                    let AttemptFailure {
+                        error,
+                        retry_at,
+                        disable_if_failing_since,
+                        audit,
+                        host,
+                    } = &**failure;
+                    let values: [&dyn Value; 5] =
+                        [&end.webhook, &end.delivery, &attempt, &at, error];
+                    let is_current = connection.execute(FAILED, &values).await? == 1;
+                    if is_current {
+                        let since = micros(*disable_if_failing_since);
+                        let values: [&dyn Value; 3] = [&end.webhook, &at, &since];
+                        is_disabled = connection.execute(DISABLE, &values).await? == 1;
+                    }
+                    if is_disabled {
+                        append(connection, audit.as_slice()).await?;
+                    }
+                    if let Some(host) = host.as_ref().filter(|_| is_current) {
+                        let failed = (end.at, error.as_str());
+                        is_disabled |= hosts::failed(connection, end.webhook, failed, host).await?;
+                    }
+                    match retry_at {
+                        Some(retry_at) => ("pending", Some(micros(*retry_at))),
+                        None => ("failed", None),
+                    }
+                }
+            };
+            let values: [&dyn Value; 4] = [&end.delivery, &attempt, &status, &next_at];
+            connection.execute(END, &values).await?;
+            Ok(is_disabled)
+        })
+    }
 }
 
-/// Ends an attempt; see [`super::WebhookStore::end_attempt`]. Run it in a transaction.
-///
-/// The webhook is changed before the message, so that two ends for one webhook lock their rows in the same order.
-pub(super) async fn end(
-    connection: &mut impl Statements,
-    end: &AttemptEnd,
-) -> Result<bool, StoreError> {
-    let attempt = i32::try_from(end.attempt).unwrap_or(i32::MAX);
-    let at = micros(end.at);
-    let mut is_disabled = false;
-    let (status, next_at) = match &end.result {
-        AttemptResult::Delivered => {
-            let values: [&dyn Value; 4] = [&end.webhook, &end.delivery, &attempt, &at];
-            if connection.execute(SUCCEEDED, &values).await? == 1 {
-                hosts::succeeded(connection, end.webhook).await?;
-            }
-            ("delivered", None)
-        }
-        AttemptResult::Obsolete => ("failed", None),
-        AttemptResult::Failed(failure) => {
-            let AttemptFailure {
-                error,
-                retry_at,
-                disable_if_failing_since,
-                audit,
-                host,
-            } = &**failure;
-            let values: [&dyn Value; 5] = [&end.webhook, &end.delivery, &attempt, &at, error];
-            let is_current = connection.execute(FAILED, &values).await? == 1;
-            if is_current {
-                let since = micros(*disable_if_failing_since);
-                let values: [&dyn Value; 3] = [&end.webhook, &at, &since];
-                is_disabled = connection.execute(DISABLE, &values).await? == 1;
-            }
-            if is_disabled {
-                audit::append(connection, audit.as_slice()).await?;
-            }
-            if let Some(host) = host.as_ref().filter(|_| is_current) {
-                let failed = (end.at, error.as_str());
-                is_disabled |= hosts::failed(connection, end.webhook, failed, host).await?;
-            }
-            match retry_at {
-                Some(retry_at) => ("pending", Some(micros(*retry_at))),
-                None => ("failed", None),
-            }
-        }
-    };
-    let values: [&dyn Value; 4] = [&end.delivery, &attempt, &status, &next_at];
-    connection.execute(END, &values).await?;
-    Ok(is_disabled)
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    OF_BATCH, TENANTS, DUE, TAKE, PARK, GIVE_UP, SUCCEEDED, FAILED, DISABLE, END
+);

@@ -6,8 +6,15 @@
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{HostFailure, WebhookHost, rows::HostRow};
-use crate::{StoreError, audit, batches::micros, dialect::Statements, values::Value};
+use super::records::{HostFailure, WebhookHost};
+use super::rows::HostRow;
+use crate::audit::append;
+use crate::call::query;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::Value;
 
 /// A host is forgotten when this time has passed since its last failure.
 const REMEMBERED_FOR: Duration = Duration::days(7);
@@ -34,7 +41,7 @@ const LIST: &str = "SELECT host, webhook_id, failures, failing_since, last_error
 
 /// Records that the host of a webhook took a message.
 pub(super) async fn succeeded(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     webhook: Uuid,
 ) -> Result<(), StoreError> {
     connection.execute(SUCCEEDED, &[&webhook]).await?;
@@ -43,7 +50,7 @@ pub(super) async fn succeeded(
 
 /// Records that the host of a webhook did not take a message. Returns whether this switched the host off.
 pub(super) async fn failed(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     webhook: Uuid,
     (at, error): (OffsetDateTime, &str),
     failure: &HostFailure,
@@ -55,14 +62,14 @@ pub(super) async fn failed(
     let values: [&dyn Value; 4] = [&webhook, &since, &at, &micros(failure.off_until)];
     let is_off = connection.execute(SWITCH_OFF, &values).await? == 1;
     if is_off {
-        audit::append(connection, failure.audit.as_slice()).await?;
+        append(connection, failure.audit.as_slice()).await?;
     }
     Ok(is_off)
 }
 
 /// Forgets the hosts of a tenant that have not failed lately.
 pub(super) async fn forget(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
@@ -71,12 +78,20 @@ pub(super) async fn forget(
     Ok(())
 }
 
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    tenant: &str,
-    limit: u32,
-) -> Result<Vec<WebhookHost>, StoreError> {
-    let values: [&dyn Value; 2] = [&tenant, &i64::from(limit)];
-    let rows: Vec<HostRow> = connection.fetch_all(LIST, &values).await?;
-    rows.into_iter().map(WebhookHost::try_from).collect()
+impl Store {
+    /// Returns the hosts that did not take the last message of a webhook of one batch, those first that failed last.
+    pub async fn list_webhook_hosts(
+        &self,
+        tenant: &str,
+        limit: u32,
+    ) -> Result<Vec<WebhookHost>, StoreError> {
+        query!(self, "list_webhook_hosts", |connection| {
+            let values: [&dyn Value; 2] = [&tenant, &i64::from(limit)];
+            let rows: Vec<HostRow> = connection.fetch_all(LIST, &values).await?;
+            rows.into_iter().map(WebhookHost::try_from).collect()
+        })
+    }
 }
+
+#[cfg(test)]
+crate::prepared::statements!(SUCCEEDED, FAILED, SWITCH_OFF, FORGET, LIST);

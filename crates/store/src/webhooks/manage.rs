@@ -4,14 +4,17 @@ use secrecy::ExposeSecret;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{
-    BatchWebhook, SecretRotation, Webhook, hosts,
-    rows::{WebhookRow, webhook_columns},
-};
-use crate::{
-    NewAuditEntry, StoreError, audit, batches::micros, dialect::Statements, record::record,
-    rows::to_the_microsecond, values::Value,
-};
+use super::hosts;
+use super::records::{BatchWebhook, SecretRotation, Webhook};
+use super::rows::{WebhookRow, webhook_columns};
+use crate::audit::{NewAuditEntry, append};
+use crate::call::{change, query};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::rows::CountRow;
+use crate::store::Store;
+use crate::times::{micros, to_the_microsecond};
+use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at, host) \
      VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -20,8 +23,7 @@ const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, c
 const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES ($1) \
      ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
 
-const COUNT: &str =
-    "SELECT count(*) AS webhooks FROM webhooks WHERE tenant = $1 AND batch_id IS NULL";
+const COUNT: &str = "SELECT count(*) AS count FROM webhooks WHERE tenant = $1 AND batch_id IS NULL";
 
 /// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
 const COUNT_PENDING: &str = "SELECT \
@@ -29,7 +31,7 @@ const COUNT_PENDING: &str = "SELECT \
          AND b.cancelled_at IS NULL AND b.deletion IS NULL \
          AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
      (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-         WHERE d.tenant = $1 AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS webhooks";
+         WHERE d.tenant = $1 AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
 
 const LIST: &str = concat!(
     "SELECT ",
@@ -59,13 +61,7 @@ const RESUME: &str = "UPDATE webhook_deliveries SET next_at = $2 \
 const ROTATE: &str = "UPDATE webhooks SET old_secret = secret, old_secret_until = $3, secret = $4 \
      WHERE tenant = $1 AND id = $2";
 
-record! {
-    struct CountRow {
-        webhooks: i64,
-    }
-}
-
-async fn add(connection: &mut impl Statements, webhook: &Webhook) -> Result<(), StoreError> {
+async fn add(connection: &mut Connection<'_>, webhook: &Webhook) -> Result<(), StoreError> {
     let values: [&dyn Value; 7] = [
         &webhook.id,
         &webhook.tenant,
@@ -81,53 +77,114 @@ async fn add(connection: &mut impl Statements, webhook: &Webhook) -> Result<(), 
 
 /// Locks the tenant until the transaction ends, and returns whether it may have one more webhook of one batch.
 pub(crate) async fn lock_for_batch(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     own: &BatchWebhook,
 ) -> Result<bool, StoreError> {
     let tenant = &own.webhook.tenant;
     connection.execute(LOCK_TENANT, &[tenant]).await?;
     let count: Option<CountRow> = connection.fetch_optional(COUNT_PENDING, &[tenant]).await?;
-    Ok(count.map_or(0, |row| row.webhooks) < i64::from(own.limit))
+    Ok(count.map_or(0, |row| row.count) < i64::from(own.limit))
 }
 
 /// Adds the webhook of a new batch. Run it in the transaction that creates the batch, after [`lock_for_batch`].
 pub(crate) async fn add_to_batch(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     own: &BatchWebhook,
 ) -> Result<(), StoreError> {
     let webhook = &own.webhook;
     hosts::forget(connection, &webhook.tenant, webhook.created_at).await?;
     add(connection, webhook).await?;
-    audit::append(connection, own.audit.as_slice()).await
+    append(connection, own.audit.as_slice()).await
 }
 
-/// Adds a webhook for every batch; see [`super::WebhookStore::create_webhook`]. Run it in a transaction.
-pub(super) async fn create(
-    connection: &mut impl Statements,
-    webhook: &Webhook,
-    limit: u32,
-    audit: Option<NewAuditEntry>,
-) -> Result<bool, StoreError> {
-    connection.execute(LOCK_TENANT, &[&webhook.tenant]).await?;
-    let count: Option<CountRow> = connection.fetch_optional(COUNT, &[&webhook.tenant]).await?;
-    if count.map_or(0, |row| row.webhooks) >= i64::from(limit) {
-        return Ok(false);
+impl Store {
+    /// Adds a webhook for every batch of a tenant. Returns false, and writes nothing, if the tenant has `limit` of them.
+    pub async fn create_webhook(
+        &self,
+        webhook: &Webhook,
+        limit: u32,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "create_webhook", |connection| {
+            connection.execute(LOCK_TENANT, &[&webhook.tenant]).await?;
+            let count: Option<CountRow> =
+                connection.fetch_optional(COUNT, &[&webhook.tenant]).await?;
+            if count.map_or(0, |row| row.count) >= i64::from(limit) {
+                return Ok(false);
+            }
+            add(connection, webhook).await?;
+            append(connection, audit.as_slice()).await?;
+            Ok(true)
+        })
     }
-    add(connection, webhook).await?;
-    audit::append(connection, audit.as_slice()).await?;
-    Ok(true)
-}
 
-pub(super) async fn list(
-    connection: &mut impl Statements,
-    tenant: &str,
-) -> Result<Vec<Webhook>, StoreError> {
-    let rows: Vec<WebhookRow> = connection.fetch_all(LIST, &[&tenant]).await?;
-    Ok(rows.into_iter().map(Webhook::from).collect())
+    /// Returns the tenant's webhooks for every batch, oldest first.
+    pub async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
+        query!(self, "list_webhooks", |connection| {
+            let rows: Vec<WebhookRow> = connection.fetch_all(LIST, &[&tenant]).await?;
+            Ok(rows.into_iter().map(Webhook::from).collect())
+        })
+    }
+
+    /// Deletes a webhook with its messages. Returns false if the tenant has no such webhook.
+    pub async fn delete_webhook(
+        &self,
+        key: (&str, Uuid),
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "delete_webhook", |connection| {
+            let (tenant, id) = key;
+            let is_deleted = connection.execute(DELETE, &[&tenant, &id]).await? == 1;
+            if is_deleted {
+                append(connection, audit.as_slice()).await?;
+            }
+            Ok(is_deleted)
+        })
+    }
+
+    /// Switches a webhook on, with its host, and sends the messages that wait for this. Returns `None` if the tenant has no such webhook.
+    pub async fn enable_webhook(
+        &self,
+        key: (&str, Uuid),
+        now: OffsetDateTime,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError> {
+        change!(self, "enable_webhook", |connection| {
+            let (tenant, id) = key;
+            if connection.execute(ENABLE, &[&tenant, &id]).await? == 1 {
+                connection.execute(ENABLE_HOST, &[&tenant, &id]).await?;
+                connection.execute(RESUME, &[&id, &micros(now)]).await?;
+                append(connection, audit.as_slice()).await?;
+            }
+            one(connection, tenant, id).await
+        })
+    }
+
+    /// Replaces the secret of a webhook. Returns `None` if the tenant has no such webhook.
+    pub async fn rotate_webhook_secret(
+        &self,
+        key: (&str, Uuid),
+        rotation: &SecretRotation,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<Option<Webhook>, StoreError> {
+        change!(self, "rotate_webhook_secret", |connection| {
+            let (tenant, id) = key;
+            let values: [&dyn Value; 4] = [
+                &tenant,
+                &id,
+                &micros(rotation.old_until),
+                &rotation.secret.expose_secret(),
+            ];
+            if connection.execute(ROTATE, &values).await? == 1 {
+                append(connection, audit.as_slice()).await?;
+            }
+            one(connection, tenant, id).await
+        })
+    }
 }
 
 async fn one(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<Option<Webhook>, StoreError> {
@@ -135,48 +192,17 @@ async fn one(
     Ok(row.map(Webhook::from))
 }
 
-pub(super) async fn delete(
-    connection: &mut impl Statements,
-    (tenant, id): (&str, Uuid),
-    audit: Option<NewAuditEntry>,
-) -> Result<bool, StoreError> {
-    let is_deleted = connection.execute(DELETE, &[&tenant, &id]).await? == 1;
-    if is_deleted {
-        audit::append(connection, audit.as_slice()).await?;
-    }
-    Ok(is_deleted)
-}
-
-/// Switches a webhook on; see [`super::WebhookStore::enable_webhook`]. Run it in a transaction.
-pub(super) async fn enable(
-    connection: &mut impl Statements,
-    (tenant, id): (&str, Uuid),
-    now: OffsetDateTime,
-    audit: Option<NewAuditEntry>,
-) -> Result<Option<Webhook>, StoreError> {
-    if connection.execute(ENABLE, &[&tenant, &id]).await? == 1 {
-        connection.execute(ENABLE_HOST, &[&tenant, &id]).await?;
-        connection.execute(RESUME, &[&id, &micros(now)]).await?;
-        audit::append(connection, audit.as_slice()).await?;
-    }
-    one(connection, tenant, id).await
-}
-
-/// Replaces a secret; see [`super::WebhookStore::rotate_webhook_secret`]. Run it in a transaction.
-pub(super) async fn rotate(
-    connection: &mut impl Statements,
-    (tenant, id): (&str, Uuid),
-    rotation: &SecretRotation,
-    audit: Option<NewAuditEntry>,
-) -> Result<Option<Webhook>, StoreError> {
-    let values: [&dyn Value; 4] = [
-        &tenant,
-        &id,
-        &micros(rotation.old_until),
-        &rotation.secret.expose_secret(),
-    ];
-    if connection.execute(ROTATE, &values).await? == 1 {
-        audit::append(connection, audit.as_slice()).await?;
-    }
-    one(connection, tenant, id).await
-}
+#[cfg(test)]
+crate::prepared::statements!(
+    INSERT,
+    LOCK_TENANT,
+    COUNT,
+    COUNT_PENDING,
+    LIST,
+    ONE,
+    DELETE,
+    ENABLE,
+    ENABLE_HOST,
+    RESUME,
+    ROTATE
+);

@@ -4,7 +4,7 @@ use secrecy::SecretString;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::NewAuditEntry;
+use crate::audit::NewAuditEntry;
 
 /// A webhook.
 #[derive(Clone, Debug)]

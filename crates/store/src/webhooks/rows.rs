@@ -3,8 +3,10 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth, WebhookHost};
-use crate::{StoreError, batches::from_micros, record::record};
+use super::records::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth, WebhookHost};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::times::from_micros;
 
 /// The columns of a [`WebhookRow`], of the table `webhooks` under the name `w`.
 macro_rules! webhook_columns {

@@ -34,11 +34,11 @@ async fn store_error() -> StoreError {
         acquire_timeout: Duration::from_secs(1),
         call_timeout: Duration::from_secs(1),
     };
-    let store = facescan_store::open(&settings, Observer::default())
+    let store = facescan_store::Store::open(&settings, Observer::default())
         .await
         .unwrap();
-    store.scans.close().await;
-    store.scans.ping().await.unwrap_err()
+    store.close().await;
+    store.ping().await.unwrap_err()
 }
 
 fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use facescan_index::{Slab, Snapshot};
 use facescan_inference::pool::{CpuPool, PoolError, Stage};
-use facescan_store::{CollectionStore, IndexChange, IndexPosition, IndexRow};
+use facescan_store::{IndexChange, IndexPosition, IndexRow, Store};
 use uuid::Uuid;
 
 use super::{super::IndexError, scan::ScanQueue};
@@ -66,15 +66,15 @@ impl LoadedCollection {
     /// This happens in a task of its own, so that a request that is cancelled does not interrupt it.
     pub async fn catch_up(
         self: &Arc<Self>,
-        store: &Arc<dyn CollectionStore>,
+        store: &Store,
         pool: &Arc<CpuPool>,
         wanted: IndexPosition,
     ) -> Result<LoadedSize, IndexError> {
         if let Some(size) = self.size_at(wanted.position).await {
             return Ok(size);
         }
-        let (collection, store, pool) = (Arc::clone(self), Arc::clone(store), Arc::clone(pool));
-        let task = async move { collection.follow(store.as_ref(), &pool, &wanted).await };
+        let (collection, store, pool) = (Arc::clone(self), store.clone(), Arc::clone(pool));
+        let task = async move { collection.follow(&store, &pool, &wanted).await };
         let followed = tokio::spawn(task).await;
         followed.unwrap_or(Err(IndexError::Pool(PoolError::Panicked)))
     }
@@ -88,7 +88,7 @@ impl LoadedCollection {
 
     async fn follow(
         &self,
-        store: &dyn CollectionStore,
+        store: &Store,
         pool: &CpuPool,
         wanted: &IndexPosition,
     ) -> Result<LoadedSize, IndexError> {
@@ -126,11 +126,7 @@ struct Changes {
 
 impl Changes {
     /// Reads the changes after a position. Returns `None` if the next one was deleted, because it is old.
-    async fn read(
-        store: &dyn CollectionStore,
-        collection: Uuid,
-        after: u64,
-    ) -> Result<Option<Self>, IndexError> {
+    async fn read(store: &Store, collection: Uuid, after: u64) -> Result<Option<Self>, IndexError> {
         let changes = store.index_changes(collection, after, CHANGES).await?;
         if changes.first().map(|change| change.position) != Some(after + 1) {
             return Ok(None);
@@ -157,7 +153,7 @@ impl Changes {
 
 /// Reads all rows of a collection. Rows that are added or removed meanwhile are in changes after the position.
 async fn load(
-    store: &dyn CollectionStore,
+    store: &Store,
     pool: &CpuPool,
     collection: &IndexPosition,
 ) -> Result<Rows, IndexError> {

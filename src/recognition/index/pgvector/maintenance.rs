@@ -2,12 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use facescan_store::{
-    CollectionStore, IndexPosition, IndexWork, MAX_INDEXED_DIM, StoreError, VectorIndex,
-    VectorIndexStore,
+    IndexPosition, IndexWork, MAX_INDEXED_DIM, Store, StoreError, VectorIndex, VectorIndexes,
 };
 use uuid::Uuid;
 
@@ -15,8 +14,8 @@ use super::HnswSettings;
 
 /// Builds and drops HNSW indexes.
 pub(super) struct Maintenance {
-    pub(super) collections: Arc<dyn CollectionStore>,
-    pub(super) vectors: Arc<dyn VectorIndexStore>,
+    pub(super) collections: Store,
+    pub(super) vectors: VectorIndexes,
     pub(super) settings: HnswSettings,
     delay: Mutex<BuildDelay>,
 }
@@ -65,11 +64,7 @@ enum Work {
 }
 
 impl Maintenance {
-    pub(super) fn new(
-        collections: Arc<dyn CollectionStore>,
-        vectors: Arc<dyn VectorIndexStore>,
-        settings: HnswSettings,
-    ) -> Self {
+    pub(super) fn new(collections: Store, vectors: VectorIndexes, settings: HnswSettings) -> Self {
         Self {
             collections,
             vectors,

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use facescan_inference::pool::PoolError;
-use facescan_store::{CollectionStore, IndexChange, IndexPosition};
+use facescan_store::{IndexChange, IndexPosition, Store};
 use qdrant_client::QdrantError;
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ const CHANGES: u32 = 1000;
 pub(super) struct FollowedCollection {
     id: Uuid,
     points: Arc<PointCollection>,
-    store: Arc<dyn CollectionStore>,
+    store: Store,
     state: Mutex<State>,
 }
 
@@ -46,7 +46,7 @@ enum Applied {
 }
 
 impl FollowedCollection {
-    pub fn new(id: Uuid, points: Arc<PointCollection>, store: Arc<dyn CollectionStore>) -> Self {
+    pub fn new(id: Uuid, points: Arc<PointCollection>, store: Store) -> Self {
         Self {
             id,
             points,

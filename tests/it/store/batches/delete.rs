@@ -1,10 +1,6 @@
 //! Deleting batches with what belongs to them.
 
-use std::sync::Arc;
-
-use facescan_store::{
-    BatchCounts, BatchStore, ItemOutcome, NewBatch, NewScan, ScanOutcome, Stores,
-};
+use facescan_store::{BatchCounts, ItemOutcome, NewBatch, NewScan, ScanOutcome, Store};
 use time::Duration;
 use uuid::Uuid;
 
@@ -13,7 +9,7 @@ use crate::store::fixtures::{face_at, find, new_scan, noon};
 use crate::support::database::Database;
 
 /// Finishes the only item of a batch with a scan.
-async fn finish_with(batches: &Arc<dyn BatchStore>, scan: &NewScan) {
+async fn finish_with(batches: &Store, scan: &NewScan) {
     let chunk = claim(batches, noon()).await.unwrap();
     let outcome = ItemOutcome::Ok {
         position: 0,
@@ -26,8 +22,8 @@ async fn finish_with(batches: &Arc<dyn BatchStore>, scan: &NewScan) {
 }
 
 /// A scan is deleted with the batch that made it, unless another batch or a request has it.
-pub async fn delete_with_own_scans(stores: &Stores, database: &Database) {
-    let batches = &stores.batches;
+pub async fn delete_with_own_scans(store: &Store, database: &Database) {
+    let batches = store;
     let scan = |number| NewScan {
         faces: vec![face_at(1.0)],
         ..new_scan("delete", number)
@@ -45,13 +41,12 @@ pub async fn delete_with_own_scans(stores: &Stores, database: &Database) {
     let [own_batch, first_shared, second_shared, asked_batch] = ids[..] else {
         panic!("four batches were submitted");
     };
-    let found = stores
-        .scans
+    let found = store
         .find_scan("delete", &asked.image.sha256, &asked.scan_key)
         .await;
     let found = found.unwrap().unwrap().scan;
     assert_eq!(found.batch_id, Some(asked_batch));
-    stores.scans.keep_scan(found.id).await.unwrap();
+    store.keep_scan(found.id).await.unwrap();
 
     for (batch, kept) in [
         (own_batch, None),
@@ -65,10 +60,10 @@ pub async fn delete_with_own_scans(stores: &Stores, database: &Database) {
         assert_eq!(marked.iter().map(|key| key.id).collect::<Vec<_>>(), [batch]);
         batches.purge_batch(batch, noon()).await.unwrap();
         if let Some(scan) = kept {
-            assert!(find(&stores.scans, scan).await.is_some());
+            assert!(find(store, scan).await.is_some());
         }
     }
-    assert!(find(&stores.scans, &own).await.is_none());
+    assert!(find(store, &own).await.is_none());
     let images = "SELECT count(*) FROM images WHERE tenant = 'delete'";
     assert_eq!(
         database.count(images).await,
@@ -98,8 +93,8 @@ pub async fn delete_with_own_scans(stores: &Stores, database: &Database) {
 }
 
 /// The results of an expired batch stay. Payloads of items with a result are not needed once the batch has ended.
-pub async fn expire_and_sweep(stores: &Stores, database: &Database) {
-    let batches = &stores.batches;
+pub async fn expire_and_sweep(store: &Store, database: &Database) {
+    let batches = store;
     let batch = submit(batches, new_batch("expire", 3), 3).await;
     assert!(
         batches
@@ -154,13 +149,13 @@ pub async fn expire_and_sweep(stores: &Stores, database: &Database) {
     for key in batches.deleted_batches(1000).await.unwrap() {
         batches.purge_batch(key.id, week).await.unwrap();
     }
-    assert!(find(&stores.scans, &scan).await.is_some());
+    assert!(find(store, &scan).await.is_some());
     let expired = "SELECT count(*) FROM deleted_batches WHERE tenant = 'expire' AND deletion = 'expired' AND dead = 1";
     assert_eq!(database.count(expired).await, 1);
 }
 
 /// The chunk of a cancelled batch ends with its lease if its worker dies.
-pub async fn end_chunks_of_dead_workers(batches: &Arc<dyn BatchStore>) {
+pub async fn end_chunks_of_dead_workers(batches: &Store) {
     let batch = submit(batches, new_batch("dead worker", 2), 2).await;
     let chunk = claim(batches, noon()).await.unwrap();
     batches

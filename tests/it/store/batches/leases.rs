@@ -1,10 +1,8 @@
 //! Leases, and the outcomes of items.
 
-use std::sync::Arc;
-
 use facescan_store::{
-    BatchCounts, BatchState, BatchStore, ChunkEnd, ErasureTarget, ItemFilter, ItemOutcome,
-    ItemPage, ItemState, JsonText, NewScan, ScanOutcome, Stores,
+    BatchCounts, BatchState, ChunkEnd, ErasureTarget, ItemFilter, ItemOutcome, ItemPage, ItemState,
+    JsonText, NewScan, ScanOutcome, Store,
 };
 use serde_json::json;
 use time::Duration;
@@ -14,8 +12,8 @@ use super::{LEASE, all_items, claim, end, failed, finish, new_batch, ok, submit}
 use crate::store::fixtures::{erase, face_at, find, new_scan, noon};
 use crate::support::database::Database;
 
-pub async fn finish_a_batch(stores: &Stores) {
-    let batches = &stores.batches;
+pub async fn finish_a_batch(store: &Store) {
+    let batches = store;
     let batch = submit(batches, new_batch("finish", 3), 5).await;
     assert_eq!(batch.state, BatchState::Queued);
     let first = claim(batches, noon()).await.unwrap();
@@ -105,13 +103,13 @@ pub async fn finish_a_batch(stores: &Stores) {
     assert!(listed.iter().all(|item| item.attempts == 1));
     let found = batches.result_of_payload(batch.id, [3; 32]).await.unwrap();
     assert_eq!(found, Some(json!({"faces": 3})));
-    let image = find(&stores.scans, &scan).await.unwrap();
+    let image = find(store, &scan).await.unwrap();
     assert_eq!(image.faces.len(), 1);
 }
 
 /// A worker that lost its lease writes nothing.
-pub async fn lose_a_lease(stores: &Stores, database: &Database) {
-    let batches = &stores.batches;
+pub async fn lose_a_lease(store: &Store, database: &Database) {
+    let batches = store;
     let batch = submit(batches, new_batch("lease", 2), 2).await;
     let lost = claim(batches, noon()).await.unwrap();
     let later = noon() + LEASE / 2;
@@ -179,7 +177,7 @@ pub async fn lose_a_lease(stores: &Stores, database: &Database) {
     assert_eq!(attempts, [1, 1]);
 }
 
-pub async fn retry_later(batches: &Arc<dyn BatchStore>) {
+pub async fn retry_later(batches: &Store) {
     let batch = submit(batches, new_batch("retry later", 2), 2).await;
     let chunk = claim(batches, noon()).await.unwrap();
     let retry = ItemOutcome::Retry {
@@ -221,10 +219,10 @@ pub async fn retry_later(batches: &Arc<dyn BatchStore>) {
 }
 
 /// A scan that was deleted after the worker found it is not a result.
-pub async fn find_a_cached_scan(stores: &Stores) {
-    let batches = &stores.batches;
+pub async fn find_a_cached_scan(store: &Store) {
+    let batches = store;
     let scan = new_scan("cached", 3);
-    let saved = stores.scans.save_scan(scan.clone()).await.unwrap();
+    let saved = store.save_scan(scan.clone()).await.unwrap();
     let batch = submit(batches, new_batch("cached", 2), 2).await;
     let chunk = claim(batches, noon()).await.unwrap();
     let cached = |position, id| ItemOutcome::Ok {
@@ -241,7 +239,7 @@ pub async fn find_a_cached_scan(stores: &Stores) {
     assert_eq!(listed[1].state, ItemState::Queued);
     // The result of a finished item is erased with its image.
     let image = ErasureTarget::Image(saved.image_id());
-    erase(stores, "cached", image).await.unwrap();
+    erase(store, "cached", image).await.unwrap();
     let listed = all_items(batches, batch.id).await;
     assert_eq!(
         (listed[0].state, listed[0].result.scan_id),

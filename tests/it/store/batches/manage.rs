@@ -1,9 +1,7 @@
 //! Cancelling, retrying and deleting batches.
 
-use std::sync::Arc;
-
 use facescan_store::{
-    BatchCounts, BatchFilter, BatchPage, BatchState, BatchStore, ItemOutcome, NewBatch,
+    BatchCounts, BatchFilter, BatchPage, BatchState, ItemOutcome, NewBatch, Store,
 };
 
 use uuid::Uuid;
@@ -11,7 +9,7 @@ use uuid::Uuid;
 use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
 use crate::store::fixtures::noon;
 
-pub async fn cancel_between_chunks(batches: &Arc<dyn BatchStore>) {
+pub async fn cancel_between_chunks(batches: &Store) {
     let batch = submit(batches, new_batch("cancel", 2), 6).await;
     let done = claim(batches, noon()).await.unwrap();
     finish(batches, &done).await;
@@ -60,7 +58,7 @@ pub async fn cancel_between_chunks(batches: &Arc<dyn BatchStore>) {
     assert_eq!(again.cancelled, 0);
 }
 
-pub async fn retry_failed_items(batches: &Arc<dyn BatchStore>) {
+pub async fn retry_failed_items(batches: &Store) {
     let batch = submit(batches, new_batch("retry", 3), 6).await;
     let first = claim(batches, noon()).await.unwrap();
     let outcomes = [failed(0, true), ok(1), failed(2, false)];
@@ -102,7 +100,7 @@ pub async fn retry_failed_items(batches: &Arc<dyn BatchStore>) {
     assert_eq!((done.state, done.counts.ok), (BatchState::Done, 6));
 }
 
-pub async fn keep_tenants_apart(batches: &Arc<dyn BatchStore>) {
+pub async fn keep_tenants_apart(batches: &Store) {
     let mine = submit(batches, new_batch("mine", 2), 1).await;
     let theirs = "theirs";
     assert_eq!(batches.batch(theirs, mine.id).await.unwrap(), None);

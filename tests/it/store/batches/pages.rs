@@ -1,10 +1,8 @@
 //! Pages of items and of batches.
 
-use std::sync::Arc;
-
 use facescan_store::{
-    BatchFilter, BatchPage, BatchStore, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan,
-    ScanOutcome,
+    BatchFilter, BatchPage, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan, ScanOutcome,
+    Store,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -13,7 +11,7 @@ use super::{claim, end, new_batch, noon, ok, submit};
 use crate::store::fixtures::{face_at, new_scan};
 
 /// A page of items ends by its number or by the bytes of results, and the next one continues after it.
-pub async fn end_a_page_of_items_by_bytes(batches: &Arc<dyn BatchStore>) {
+pub async fn end_a_page_of_items_by_bytes(batches: &Store) {
     let batch = submit(batches, new_batch("item pages", 10), 6).await;
     let chunk = claim(batches, noon()).await.unwrap();
     // Item 0 has about 6 KB of faces with vectors, item 1 about 8 KB of JSON, and the others have almost nothing.
@@ -58,7 +56,7 @@ pub async fn end_a_page_of_items_by_bytes(batches: &Arc<dyn BatchStore>) {
 
 /// Returns the positions of each page.
 async fn pages(
-    batches: &Arc<dyn BatchStore>,
+    batches: &Store,
     batch: Uuid,
     state: Option<ItemState>,
     (limit, max_bytes): (u32, u64),
@@ -82,7 +80,7 @@ async fn pages(
 }
 
 /// A receipt can have a thousand refused entries, so lists of batches are without them.
-pub async fn leave_receipts_out_of_lists(batches: &Arc<dyn BatchStore>) {
+pub async fn leave_receipts_out_of_lists(batches: &Store) {
     let batch = submit(batches, new_batch("receipts", 10), 1).await;
     assert!(batch.receipt.is_some());
     let page = BatchPage {

@@ -1,15 +1,13 @@
 //! Creating batches and adding items.
 
-use std::sync::Arc;
-
-use facescan_store::{BatchState, BatchStore, CreatedBatch, NewBatch, NewItem};
+use facescan_store::{BatchState, CreatedBatch, NewBatch, NewItem, Store};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{add, all_items, claim, complete, finish, items, new_batch};
 use crate::store::fixtures::noon;
 
-pub async fn create_once(batches: &Arc<dyn BatchStore>) {
+pub async fn create_once(batches: &Store) {
     let batch = NewBatch {
         idempotency_key: Some("key".into()),
         ..new_batch("create", 4)
@@ -40,7 +38,7 @@ pub async fn create_once(batches: &Arc<dyn BatchStore>) {
     assert_eq!(closed.request_digest, Some([3; 32]));
 }
 
-pub async fn add_each_id_once(batches: &Arc<dyn BatchStore>) {
+pub async fn add_each_id_once(batches: &Store) {
     let batch = new_batch("add", 4);
     batches.create_batch(&batch).await.unwrap();
     let first = items(6);

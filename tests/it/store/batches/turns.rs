@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use facescan_store::{BatchState, BatchStore, NewBatch};
+use facescan_store::{BatchState, NewBatch, Store};
 
 use super::{claim, claim_at, finish, new_batch, submit};
 use crate::store::fixtures::noon;
 
 /// Tenants take turns, however much each has queued, and a tenant that comes later does not wait for the others.
-pub async fn take_turns(batches: &Arc<dyn BatchStore>) {
+pub async fn take_turns(batches: &Store) {
     submit(batches, new_batch("crowd", 2), 12).await;
     let mut turns = vec![];
     for _ in 0..2 {
@@ -35,7 +35,7 @@ pub async fn take_turns(batches: &Arc<dyn BatchStore>) {
     }
 }
 
-pub async fn leave_other_models_alone(batches: &Arc<dyn BatchStore>) {
+pub async fn leave_other_models_alone(batches: &Store) {
     let batch = NewBatch {
         models_key: [2; 32],
         ..new_batch("models", 2)
@@ -53,7 +53,7 @@ pub async fn leave_other_models_alone(batches: &Arc<dyn BatchStore>) {
     assert!(batches.claim_chunk(&request).await.unwrap().is_none());
 }
 
-pub async fn claim_concurrently(batches: &Arc<dyn BatchStore>) {
+pub async fn claim_concurrently(batches: &Store) {
     const CHUNKS: usize = 40;
     let batch = submit(batches, new_batch("together", 1), CHUNKS).await;
     let workers = (0..8).map(|_| {

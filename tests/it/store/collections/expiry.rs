@@ -1,6 +1,6 @@
 //! Subjects whose time is over, and enrolments that outlive the scans they came from.
 
-use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrolment, Stores};
+use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrolment, Store};
 use time::{Duration, OffsetDateTime};
 
 use super::{
@@ -8,8 +8,7 @@ use super::{
     added, collection, created, enrol, face, key, subject,
 };
 
-pub async fn time_ends_subjects(stores: &Stores) {
-    let store = stores.collections.as_ref();
+pub async fn time_ends_subjects(store: &Store) {
     let mut gallery = collection("expire", "gallery");
     gallery.terms.consent_required = true;
     created(store, &gallery).await;
@@ -46,7 +45,7 @@ pub async fn time_ends_subjects(stores: &Stores) {
     assert_eq!(left(10).await, [people[0].id, people[3].id]);
     assert_eq!(left(29).await.len(), 2);
     assert_eq!(left(30).await.len(), 0);
-    let erasures = stores.erasures.as_ref();
+    let erasures = store;
     // A deletion commits a little later than its time.
     let has_unpurged = async |days| {
         let before = noon() + Duration::days(days) + Duration::minutes(1);
@@ -64,14 +63,13 @@ pub async fn time_ends_subjects(stores: &Stores) {
     assert!(!has_unpurged(30).await);
 }
 
-pub async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
-    let store = stores.collections.as_ref();
+pub async fn deleting_old_scans_keeps_enrolments(store: &Store) {
     let gallery = collection("keep", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
     let mut scan = new_scan("keep", 1);
     scan.faces = vec![face_at(10.0)];
-    stores.scans.save_scan(scan.clone()).await.unwrap();
+    store.save_scan(scan.clone()).await.unwrap();
     let enrolled = NewEnrolment {
         face_id: Some(scan.faces[0].id),
         image_id: None,
@@ -84,7 +82,7 @@ pub async fn deleting_old_scans_keeps_enrolments(stores: &Stores) {
         before: later,
         now: later,
     };
-    let expired = stores.retention.expire_results("keep", times, 9).await;
+    let expired = store.expire_results("keep", times, 9).await;
     assert_eq!(expired.unwrap().images, 1);
     let left = store
         .list_enrolments(key(&gallery), person.id, (None, 9))

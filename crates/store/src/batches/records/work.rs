@@ -4,7 +4,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::NewScan;
+use crate::scans::NewScan;
 
 /// A request for a chunk.
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ pub enum ChunkEnd {
     },
 }
 
-/// What a call of [`finish_items`](crate::BatchStore::finish_items) changed.
+/// What a call of [`finish_items`](crate::Store::finish_items) changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinishedItems {
     /// The number of items that are finished now and were not before.

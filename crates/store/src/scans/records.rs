@@ -3,12 +3,11 @@
 //! Coordinates are pixels of the upright image. Times are kept to the microsecond. Numbers must be finite. Texts must
 //! not contain NUL, because Postgres cannot store it.
 
+use facescan_imaging::geometry::{BBox, Landmarks};
+use facescan_imaging::precision::NumericPrecision;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
-
-use facescan_imaging::geometry::{BBox, Landmarks};
-use facescan_imaging::precision::NumericPrecision;
 
 /// A model of the registry.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +175,7 @@ impl SavedScan {
     }
 
     /// Returns the id of the scan in the database. `new` is the id that the call had.
-    pub(super) fn scan_id(&self, new: Uuid) -> Uuid {
+    pub(crate) fn scan_id(&self, new: Uuid) -> Uuid {
         match self {
             Self::Written { .. } => new,
             Self::Kept(scan) => scan.id,

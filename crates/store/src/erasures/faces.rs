@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use facescan_imaging::geometry::BBox;
 use uuid::Uuid;
 
-use facescan_imaging::geometry::BBox;
-
-use super::dialect::Statements;
-use super::erasures::erase_enrolments_of;
-use super::record::record;
-use super::rows::IdRow;
-use super::{ErasedCounts, StoreError};
+use super::collections::erase_enrolments_of;
+use super::records::ErasedCounts;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::IdRow;
 
 /// The least IoU at which faces of two scans of one image are the same face.
 const SAME_FACE_IOU: f32 = 0.5;
@@ -24,6 +24,10 @@ const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
 const BOXES_OF_IMAGE: &str = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
      EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
      FROM faces f WHERE f.image_id = $1";
+
+const DELETE: &str = "DELETE FROM faces WHERE id = $1";
+
+const END_CACHING: &str = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
 
 record! {
     struct FaceBox {
@@ -44,9 +48,9 @@ impl FaceBox {
     }
 }
 
-/// Deletes a face in every scan; see [`super::ErasureStore::erase_face`]. Returns what it has deleted.
+/// Deletes a face in every scan; see [`Store::erase_face`]. Returns what it has deleted.
 pub(super) async fn delete_face(
-    connection: &mut impl Statements,
+    connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
@@ -69,14 +73,11 @@ pub(super) async fn delete_face(
     let ids: Vec<Uuid> = same_faces.iter().map(|face| face.id).collect();
     let enrolments = erase_enrolments_of(connection, "face_id", &ids).await?;
     for face in &same_faces {
-        connection
-            .execute("DELETE FROM faces WHERE id = $1", &[&face.id])
-            .await?;
+        connection.execute(DELETE, &[&face.id]).await?;
     }
     let scans: BTreeSet<_> = same_faces.iter().map(|face| face.scan_id).collect();
     for scan_id in scans {
-        let statement = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
-        connection.execute(statement, &[&scan_id, &false]).await?;
+        connection.execute(END_CACHING, &[&scan_id, &false]).await?;
     }
     let vectors = same_faces.iter().filter(|face| face.has_vector);
     Ok(ErasedCounts {
@@ -94,3 +95,6 @@ fn is_same_face(face: &FaceBox, other: &FaceBox) -> bool {
     other.id == face.id
         || (other.scan_id != face.scan_id && other.bbox().iou(&face.bbox()) >= SAME_FACE_IOU)
 }
+
+#[cfg(test)]
+crate::prepared::statements!(LOCK_IMAGE_OF_FACE, BOXES_OF_IMAGE, DELETE, END_CACHING);

@@ -3,25 +3,20 @@
 //! An index is partial, so it has the vectors of one collection. Postgres uses it only if the query has the id of the
 //! collection as a constant. Therefore the id is in the text of the query, and the query is not kept prepared.
 
-use async_trait::async_trait;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Postgres};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::{
-    IndexPosition, StoreError,
-    call::{query, snapshot},
-    dialect::{Dialect, Statements},
-    record::record,
-    schema,
-    sql_store::SqlStore,
-    values::{Floats, Value},
-    vector_indexes::{
-        Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex, VectorIndexStore,
-    },
-};
+use crate::call::{query, snapshot};
+use crate::collections::IndexPosition;
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::pools::Pools;
+use crate::record::record;
+use crate::schema;
+use crate::store::Store;
+use crate::values::{Floats, Value};
 
-/// The dialect of the macros of `call`.
-type DB = Postgres;
+use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex};
 
 /// The start of an index's name. The id of the collection follows.
 const PREFIX: &str = "enrolments_hnsw_";
@@ -90,95 +85,132 @@ record! {
     }
 }
 
-#[async_trait]
-impl VectorIndexStore for SqlStore<Postgres> {
-    async fn vector_extension(&self) -> Result<Option<String>, StoreError> {
-        query!(self, "vector_extension", |connection| extension(connection))
+/// Vectors of collections that the database itself compares.
+///
+/// # Errors
+///
+/// As for [`Store`].
+#[derive(Clone)]
+pub struct VectorIndexes {
+    store: Store,
+    pool: PgPool,
+}
+
+impl Store {
+    /// Returns the searches for similar vectors inside the database. `None` if the database cannot compare vectors.
+    pub fn vector_indexes(&self) -> Option<VectorIndexes> {
+        let Pools::Postgres(pool) = self.pools() else {
+            return None;
+        };
+        Some(VectorIndexes {
+            store: self.clone(),
+            pool: pool.clone(),
+        })
+    }
+}
+
+impl VectorIndexes {
+    /// Returns the version of the database's extension for vectors. `None` if the database has not created it.
+    pub async fn vector_extension(&self) -> Result<Option<String>, StoreError> {
+        query!(self.store, "vector_extension", |connection| {
+            let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, &[]).await?;
+            Ok(row.map(|row| row.version))
+        })
     }
 
-    async fn nearest_rows(&self, search: NearestRows<'_>) -> Result<NearRows, StoreError> {
-        snapshot!(self, "nearest_rows", |connection| nearest(
+    /// Returns the rows of a collection that are most similar to vectors, whether or not they may be in an answer.
+    pub async fn nearest_rows(&self, search: NearestRows<'_>) -> Result<NearRows, StoreError> {
+        snapshot!(self.store, "nearest_rows", |connection| nearest(
             connection, search
-        ))
+        )
+        .await)
     }
 
-    async fn vector_indexes(&self) -> Result<Vec<VectorIndex>, StoreError> {
-        query!(self, "vector_indexes", |connection| indexes(connection))
+    /// Returns the indexes of all collections, also of those that no longer exist.
+    pub async fn vector_indexes(&self) -> Result<Vec<VectorIndex>, StoreError> {
+        query!(self.store, "vector_indexes", |connection| indexes(
+            connection
+        )
+        .await)
     }
 
-    async fn build_vector_index(
+    /// Builds the index of a collection. An incomplete one is dropped first, and a complete one stays, also with another
+    /// graph.
+    ///
+    /// Enrolments, erasures and searches go on meanwhile. This can take hours.
+    pub async fn build_vector_index(
         &self,
         collection: IndexPosition,
         graph: Graph,
     ) -> Result<IndexWork, StoreError> {
-        let work = async {
-            let Some(mut connection) = self.locked().await? else {
+        let work = Box::pin(async {
+            let Some(mut locked) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
-            let done = build(&mut connection, collection, graph).await;
-            let released = release(connection).await;
+            let connection = &mut Connection::Postgres(&mut locked);
+            let done = build(connection, collection, graph).await;
+            let released = release(locked).await;
             done.and(released)?;
             Ok(IndexWork::Done)
-        };
-        self.observe_without_limit("build_vector_index", work).await
+        });
+        self.store
+            .observe_without_limit("build_vector_index", work)
+            .await
     }
 
-    async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError> {
-        let work = async {
-            let Some(mut connection) = self.locked().await? else {
+    /// Drops the index of a collection, if there is one.
+    pub async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError> {
+        let work = Box::pin(async {
+            let Some(mut locked) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
-            let done = run(&mut connection, drop_statement(collection)).await;
-            let released = release(connection).await;
+            let connection = &mut Connection::Postgres(&mut locked);
+            let done = run(connection, drop_statement(collection)).await;
+            let released = release(locked).await;
             done.and(released)?;
             Ok(IndexWork::Done)
-        };
-        self.observe_without_limit("drop_vector_index", work).await
+        });
+        self.store
+            .observe_without_limit("drop_vector_index", work)
+            .await
     }
 
-    async fn enrolment_bytes(&self) -> Result<u64, StoreError> {
-        query!(self, "enrolment_bytes", |connection| table_bytes(
-            connection
-        ))
+    /// Returns the size in bytes of the rows of all collections, without their indexes.
+    pub async fn enrolment_bytes(&self) -> Result<u64, StoreError> {
+        query!(self.store, "enrolment_bytes", |connection| {
+            let row: Option<BytesRow> = connection.fetch_optional(HEAP, &[]).await?;
+            Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
+        })
     }
-}
 
-impl SqlStore<Postgres> {
     /// Returns a connection with the lock for building and dropping. `None` if another process has the lock.
     ///
     /// The connection does not belong to the pool, because a pool that closes waits for all of its connections, and the work
     /// can take hours. The end of the connection releases the lock, also if this process is killed.
     async fn locked(&self) -> Result<Option<PgConnection>, StoreError> {
-        let mut connection = self.detached().await?;
-        schema::check::<Postgres>(&mut connection).await?;
+        let mut detached = self.pool.acquire().await?.detach();
+        let connection = &mut Connection::Postgres(&mut detached);
+        schema::check(connection).await?;
         let lock: Option<LockRow> = connection.fetch_optional(LOCK, &[]).await?;
         if lock.is_some_and(|lock| lock.is_locked) {
-            return Ok(Some(connection));
+            return Ok(Some(detached));
         }
-        connection.close().await?;
+        detached.close().await?;
         Ok(None)
     }
 }
 
 /// Releases the lock. The server notices the end of a connection later than the next call may come.
-async fn release(mut connection: PgConnection) -> Result<(), StoreError> {
-    connection.execute(UNLOCK, &[]).await?;
-    connection.close().await?;
+async fn release(mut locked: PgConnection) -> Result<(), StoreError> {
+    Connection::Postgres(&mut locked)
+        .execute(UNLOCK, &[])
+        .await?;
+    locked.close().await?;
     Ok(())
 }
 
-async fn extension(connection: &mut PgConnection) -> Result<Option<String>, StoreError> {
-    let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, &[]).await?;
-    Ok(row.map(|row| row.version))
-}
-
-async fn table_bytes(connection: &mut PgConnection) -> Result<u64, StoreError> {
-    let row: Option<BytesRow> = connection.fetch_optional(HEAP, &[]).await?;
-    Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
-}
-
 async fn build(
-    connection: &mut PgConnection,
+    connection: &mut Connection<'_>,
     collection: IndexPosition,
     graph: Graph,
 ) -> Result<(), StoreError> {
@@ -192,7 +224,7 @@ async fn build(
     run(connection, build_statement(id, collection.dim, graph)).await
 }
 
-async fn run(connection: &mut PgConnection, statement: String) -> Result<(), StoreError> {
+async fn run(connection: &mut Connection<'_>, statement: String) -> Result<(), StoreError> {
     connection.execute(AssertSqlSafe(statement), &[]).await?;
     Ok(())
 }
@@ -231,7 +263,7 @@ fn nearest_query(search: &NearestRows<'_>, is_exact: bool) -> String {
 
 /// Returns the nearest rows. Run it in a transaction.
 async fn nearest(
-    connection: &mut PgConnection,
+    connection: &mut Connection<'_>,
     search: NearestRows<'_>,
 ) -> Result<NearRows, StoreError> {
     let is_exact = match search.candidates {
@@ -246,11 +278,7 @@ async fn nearest(
     for vector in search.vectors {
         let (vector, limit) = (Floats(vector.clone()), i64::from(search.rows));
         let values: [&dyn Value; 2] = [&vector, &limit];
-        let near: Vec<NearRecord> =
-            sqlx::query_as_with(AssertSqlSafe(query.clone()), super::arguments(&values)?)
-                .persistent(false)
-                .fetch_all(&mut *connection)
-                .await?;
+        let near: Vec<NearRecord> = connection.fetch_all_once(query.clone(), &values).await?;
         rows.push(near.into_iter().map(NearRow::from).collect());
     }
     Ok(NearRows { rows, is_exact })
@@ -258,7 +286,7 @@ async fn nearest(
 
 /// Prepares the transaction for searches in the index. Returns false if the index is not complete.
 async fn prepare(
-    connection: &mut PgConnection,
+    connection: &mut Connection<'_>,
     collection: Uuid,
     candidates: u32,
 ) -> Result<bool, StoreError> {
@@ -268,7 +296,7 @@ async fn prepare(
     Ok(prepared.is_some_and(|row| row.ef_search == candidates))
 }
 
-async fn indexes(connection: &mut PgConnection) -> Result<Vec<VectorIndex>, StoreError> {
+async fn indexes(connection: &mut Connection<'_>) -> Result<Vec<VectorIndex>, StoreError> {
     let rows: Vec<IndexRow> = connection.fetch_all(INDEXES, &[&PREFIX]).await?;
     let index = |row: IndexRow| {
         Some(VectorIndex {

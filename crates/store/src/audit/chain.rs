@@ -1,0 +1,140 @@
+//! The ends of the chains, where entries are added.
+
+use std::collections::BTreeMap;
+
+use super::records::{AuditChain, FIRST_HASH, NewAuditEntry, hash};
+use crate::call::{change, query};
+use crate::connection::{Connection, insert_rows};
+use crate::error::StoreError;
+use crate::record::record;
+use crate::rows::TenantRow;
+use crate::store::Store;
+use crate::times::micros;
+use crate::values::{Digest, Value};
+
+const CREATE_CHAIN: &str = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
+     VALUES ($1, 0, $2, 0, $2) ON CONFLICT (tenant) DO NOTHING";
+
+/// Locks the chain until the transaction ends, so that each entry has its own number.
+pub(super) const LOCK_CHAIN: &str = "UPDATE audit_chains SET last = last WHERE tenant = $1 \
+     RETURNING deleted, deleted_hash, last, last_hash";
+
+const CHAIN: &str =
+    "SELECT deleted, deleted_hash, last, last_hash FROM audit_chains WHERE tenant = $1";
+
+const MOVE_END: &str = "UPDATE audit_chains SET last = $2, last_hash = $3 WHERE tenant = $1";
+
+const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \
+     previous_hash, hash)";
+
+const TENANTS: &str =
+    "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
+
+record! {
+    pub(super) struct ChainRow {
+        pub(super) deleted: i64,
+        deleted_hash: Digest,
+        pub(super) last: i64,
+        last_hash: Digest,
+    }
+}
+
+impl From<ChainRow> for AuditChain {
+    fn from(row: ChainRow) -> Self {
+        Self {
+            deleted: row.deleted.try_into().unwrap_or(0),
+            deleted_hash: row.deleted_hash.0,
+            last: row.last.try_into().unwrap_or(0),
+            last_hash: row.last_hash.0,
+        }
+    }
+}
+
+impl Store {
+    /// Adds entries to the chains of their tenants.
+    pub async fn append_audit(&self, entries: &[NewAuditEntry]) -> Result<(), StoreError> {
+        change!(self, "append_audit", |connection| {
+            append(connection, entries).await
+        })
+    }
+
+    /// Returns the ends of a tenant's chain. `None` if the tenant has no entries.
+    pub async fn audit_chain(&self, tenant: &str) -> Result<Option<AuditChain>, StoreError> {
+        query!(self, "audit_chain", |connection| {
+            let row: Option<ChainRow> = connection.fetch_optional(CHAIN, &[&tenant]).await?;
+            Ok(row.map(AuditChain::from))
+        })
+    }
+
+    /// Returns the tenants that have a chain, or entries without one.
+    pub async fn audited_tenants(&self) -> Result<Vec<String>, StoreError> {
+        query!(self, "audited_tenants", |connection| {
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
+            Ok(rows.into_iter().map(|row| row.tenant).collect())
+        })
+    }
+}
+
+/// Adds entries; see [`Store::append_audit`]. Run it in a transaction.
+pub(crate) async fn append(
+    connection: &mut Connection<'_>,
+    entries: &[NewAuditEntry],
+) -> Result<(), StoreError> {
+    // Every call locks the chains in the same order.
+    let mut by_tenant: BTreeMap<&str, Vec<&NewAuditEntry>> = BTreeMap::new();
+    for entry in entries {
+        by_tenant.entry(&entry.tenant).or_default().push(entry);
+    }
+    for (tenant, entries) in by_tenant {
+        append_to_chain(connection, tenant, &entries).await?;
+    }
+    Ok(())
+}
+
+async fn append_to_chain(
+    connection: &mut Connection<'_>,
+    tenant: &str,
+    entries: &[&NewAuditEntry],
+) -> Result<(), StoreError> {
+    connection
+        .execute(CREATE_CHAIN, &[&tenant, &Digest(FIRST_HASH)])
+        .await?;
+    let end: Option<ChainRow> = connection.fetch_optional(LOCK_CHAIN, &[&tenant]).await?;
+    let end = end.ok_or_else(|| StoreError::corrupt(format!("the audit chain of {tenant}")))?;
+    let (mut number, mut previous) = (end.last, end.last_hash.0);
+    let mut links = Vec::with_capacity(entries.len());
+    for entry in entries {
+        number += 1;
+        let hash = hash(&previous, number.try_into().unwrap_or(0), entry);
+        links.push((number, micros(entry.at), Digest(previous), Digest(hash)));
+        previous = hash;
+    }
+    let rows: Vec<[&dyn Value; 10]> = entries
+        .iter()
+        .zip(&links)
+        .map(
+            |(entry, (number, at, previous, hash))| -> [&dyn Value; 10] {
+                [
+                    &entry.tenant,
+                    number,
+                    at,
+                    &entry.request_id,
+                    &entry.key_id,
+                    &entry.action,
+                    &entry.target,
+                    &entry.details,
+                    previous,
+                    hash,
+                ]
+            },
+        )
+        .collect();
+    insert_rows(connection, INTO, &rows).await?;
+    connection
+        .execute(MOVE_END, &[&tenant, &number, &Digest(previous)])
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+crate::prepared::statements!(CREATE_CHAIN, LOCK_CHAIN, CHAIN, MOVE_END, TENANTS; parts: INTO);

@@ -1,0 +1,140 @@
+//! A connection of either database.
+
+use sqlx::migrate::Migrator;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, SqlSafeStr, Sqlite, SqliteConnection};
+
+use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::values::Value;
+
+/// A connection that the statements of one call use. Parameters are written `$1`, `$2` … in both databases.
+pub(crate) enum Connection<'c> {
+    Postgres(&'c mut PgConnection),
+    Sqlite(&'c mut SqliteConnection),
+}
+
+impl Connection<'_> {
+    /// Runs a statement and returns the number of rows that it changed.
+    pub(crate) async fn execute<S: SqlSafeStr + Send>(
+        &mut self,
+        statement: S,
+        values: &[&dyn Value],
+    ) -> Result<u64, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.execute(statement, values).await,
+            Self::Sqlite(connection) => connection.execute(statement, values).await,
+        }
+    }
+
+    /// Runs a query and returns its rows.
+    pub(crate) async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
+        &mut self,
+        query: S,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.fetch_all(query, values).await,
+            Self::Sqlite(connection) => connection.fetch_all(query, values).await,
+        }
+    }
+
+    /// Runs a query whose text is another one each time, so that its plan is not kept, and returns its rows.
+    pub(crate) async fn fetch_all_once<R: Record>(
+        &mut self,
+        query: String,
+        values: &[&dyn Value],
+    ) -> Result<Vec<R>, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.fetch_all_once(query, values).await,
+            Self::Sqlite(connection) => connection.fetch_all_once(query, values).await,
+        }
+    }
+
+    /// Runs a query and returns its first row, if it has one.
+    pub(crate) async fn fetch_optional<R: Record>(
+        &mut self,
+        query: &'static str,
+        values: &[&dyn Value],
+    ) -> Result<Option<R>, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => connection.fetch_optional(query, values).await,
+            Self::Sqlite(connection) => connection.fetch_optional(query, values).await,
+        }
+    }
+
+    /// Returns whether other connections can write at the same time, so that rows need locks.
+    pub(crate) fn has_several_writers(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// Returns the migrations that make the tables.
+    pub(crate) fn migrator(&self) -> &'static Migrator {
+        match self {
+            Self::Postgres(_) => Postgres::migrator(),
+            Self::Sqlite(_) => Sqlite::migrator(),
+        }
+    }
+
+    /// Runs the migrations that the database does not have yet, each in a transaction of its own.
+    pub(crate) async fn migrate(&mut self) -> Result<(), sqlx::migrate::MigrateError> {
+        let migrator = self.migrator();
+        match self {
+            Self::Postgres(connection) => migrator.run_direct(None, &mut **connection, false).await,
+            Self::Sqlite(connection) => migrator.run_direct(None, &mut **connection, false).await,
+        }
+    }
+
+    /// Makes the files of the database give up deleted rows. Returns false if other connections prevent it now.
+    pub(crate) async fn purge_files(&mut self, purge: FilePurge) -> Result<bool, sqlx::Error> {
+        match self {
+            Self::Postgres(connection) => Postgres::purge_files(connection, purge).await,
+            Self::Sqlite(connection) => Sqlite::purge_files(connection, purge).await,
+        }
+    }
+}
+
+/// The maximum number of parameters of one statement.
+///
+/// Both databases allow more: SQLite 32,766 and Postgres 65,535. But SQLite searches its list of parameter names once
+/// for each parameter, so 32,000 parameters take seconds.
+const MAX_PARAMETERS: usize = 1000;
+
+/// Inserts rows of `N` values each, with many rows in one statement. `into` is `table (columns)`.
+///
+/// COPY is slower for the hundreds of rows of one call: sqlx sends its data and its end separately, and the second part waits
+/// until Postgres has acknowledged the first, which takes 40 ms over TCP.
+pub(crate) async fn insert_rows<const N: usize>(
+    connection: &mut Connection<'_>,
+    into: &'static str,
+    rows: &[[&dyn Value; N]],
+) -> Result<(), sqlx::Error> {
+    for rows in rows.chunks(MAX_PARAMETERS / N) {
+        let values = placeholders(1, rows.len(), N);
+        let statement = format!("INSERT INTO {into} VALUES {values}");
+        connection
+            .execute(AssertSqlSafe(statement), rows.as_flattened())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Writes the parameters of some rows, from `$first`: `($1, $2), ($3, $4)` for two rows of two columns from 1.
+pub(crate) fn placeholders(first: usize, rows: usize, columns: usize) -> String {
+    let row = |row: usize| {
+        let first = first + row * columns;
+        let names: Vec<_> = (first..first + columns).map(|n| format!("${n}")).collect();
+        format!("({})", names.join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::placeholders;
+
+    #[test]
+    fn placeholders_are_numbered_through_all_rows() {
+        assert_eq!(placeholders(2, 1, 2), "($2, $3)");
+        assert_eq!(placeholders(1, 1, 1), "($1)");
+        assert_eq!(placeholders(1, 2, 3), "($1, $2, $3), ($4, $5, $6)");
+    }
+}

@@ -1,0 +1,84 @@
+//! The connections to the database.
+
+use sqlx::{PgPool, Pool, SqlitePool};
+
+use crate::call::{CallConnection, PooledConnection};
+use crate::error::StoreError;
+
+/// The number of connections to the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Connections that are open, idle ones included.
+    pub open: usize,
+    /// Connections that no call uses.
+    pub idle: usize,
+}
+
+/// The pools of connections to one of the two databases.
+#[derive(Clone)]
+pub(crate) enum Pools {
+    /// Reads and writes use one pool.
+    Postgres(PgPool),
+    /// SQLite allows one writer at a time, so writes have a pool of one connection. `None` if reads use the same one.
+    Sqlite {
+        read: SqlitePool,
+        write: Option<SqlitePool>,
+    },
+}
+
+impl Pools {
+    /// Waits for a connection that reads.
+    pub(crate) async fn reader(&self) -> Result<CallConnection, StoreError> {
+        Ok(CallConnection::new(match self {
+            Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+            Self::Sqlite { read, .. } => PooledConnection::Sqlite(read.acquire().await?),
+        }))
+    }
+
+    /// Waits for a connection that writes.
+    pub(crate) async fn writer(&self) -> Result<CallConnection, StoreError> {
+        Ok(CallConnection::new(match self {
+            Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+            Self::Sqlite { read, write } => {
+                let pool = write.as_ref().unwrap_or(read);
+                PooledConnection::Sqlite(pool.acquire().await?)
+            }
+        }))
+    }
+
+    /// Returns the number of connections now.
+    pub(crate) fn counts(&self) -> ConnectionCounts {
+        match self {
+            Self::Postgres(pool) => ConnectionCounts::from_pools([Some(pool)]),
+            Self::Sqlite { read, write } => {
+                ConnectionCounts::from_pools([Some(read), write.as_ref()])
+            }
+        }
+    }
+
+    /// Waits for the calls in progress and closes every connection.
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Postgres(pool) => pool.close().await,
+            Self::Sqlite { read, write } => {
+                read.close().await;
+                if let Some(write) = write {
+                    write.close().await;
+                }
+            }
+        }
+    }
+}
+
+impl ConnectionCounts {
+    fn from_pools<'a, DB: sqlx::Database>(
+        pools: impl IntoIterator<Item = Option<&'a Pool<DB>>>,
+    ) -> Self {
+        let mut counts = Self::default();
+        for pool in pools.into_iter().flatten() {
+            counts.open += pool.size() as usize;
+            counts.idle += pool.num_idle();
+        }
+        counts
+    }
+}

@@ -1,0 +1,159 @@
+//! Tests that both databases know every statement: its tables, its columns and the types of its parameters.
+//!
+//! Each file with statements ends with [`statements!`], which lists them. The lists are complete, or the tests fail.
+
+use std::path::Path;
+
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor, SqlStr};
+
+use crate::migrations;
+
+/// Files whose statements are for one of the databases.
+const OF_ONE_DATABASE: [&str; 4] = [
+    "notifications.rs",
+    "postgres.rs",
+    "sqlite.rs",
+    "vector_indexes/pgvector.rs",
+];
+
+/// The constants with SQL of one file.
+pub(crate) struct Listed {
+    /// The path of the file in the repository.
+    pub(crate) file: &'static str,
+    /// The statements by name.
+    pub(crate) statements: &'static [(&'static str, &'static str)],
+    /// The names of parts of statements, which the program completes when it runs them.
+    pub(crate) parts: &'static [&'static str],
+}
+
+/// Tests the statements of the file. The names after `parts:` are of parts of statements, which no database knows.
+macro_rules! statements {
+    ($($name:ident),* $(,)? $(; parts: $($part:ident),+)?) => {
+        #[cfg(test)]
+        mod prepared {
+            #[test]
+            fn both_databases_know_every_statement() {
+                $crate::prepared::check(&$crate::prepared::Listed {
+                    file: file!(),
+                    statements: &[$((stringify!($name), super::$name)),*],
+                    parts: &[$($(stringify!($part)),+)?],
+                });
+            }
+        }
+    };
+}
+
+pub(crate) use statements;
+
+/// Prepares the statements of a file in both databases.
+pub(crate) fn check(listed: &Listed) {
+    let mut missing = constants(&source(listed.file));
+    missing.retain(|name| {
+        let is_statement = listed.statements.iter().any(|(known, _)| known == name);
+        !is_statement && !listed.parts.contains(&name.as_str())
+    });
+    assert!(missing.is_empty(), "`statements!` misses {missing:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut refused = runtime.block_on(refused_by_sqlite(listed));
+    refused.extend(runtime.block_on(refused_by_postgres(listed)));
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+async fn refused_by_sqlite(listed: &Listed) -> Vec<String> {
+    let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+    let migrator = &migrations::SQLITE;
+    migrator
+        .run_direct(None, &mut connection, false)
+        .await
+        .unwrap();
+    let mut refused = Vec::new();
+    for &(name, statement) in listed.statements {
+        if let Err(error) = connection.prepare(SqlStr::from_static(statement)).await {
+            refused.push(format!("SQLite, {name}: {error}"));
+        }
+    }
+    refused
+}
+
+/// Uses a schema that exists only in the transaction of the test.
+async fn refused_by_postgres(listed: &Listed) -> Vec<String> {
+    let url = std::env::var("TEST_DATABASE_URL").expect(
+        "there is no Postgres server for the test: run `make test`, or set TEST_DATABASE_URL",
+    );
+    let mut connection = PgConnection::connect(&url).await.unwrap();
+    let schema = format!("prepared_{}", uuid::Uuid::now_v7().simple());
+    let begin = format!("BEGIN; CREATE SCHEMA {schema}; SET LOCAL search_path TO {schema}");
+    run(&mut connection, AssertSqlSafe(begin)).await;
+    for migration in migrations::POSTGRES.iter() {
+        run(
+            &mut connection,
+            AssertSqlSafe(migration.sql.as_str().to_owned()),
+        )
+        .await;
+    }
+    let mut refused = Vec::new();
+    for &(name, statement) in listed.statements {
+        run(&mut connection, "SAVEPOINT before").await;
+        if let Err(error) = connection.prepare(SqlStr::from_static(statement)).await {
+            refused.push(format!("Postgres, {name}: {error}"));
+        }
+        run(&mut connection, "ROLLBACK TO before").await;
+    }
+    refused
+}
+
+async fn run(connection: &mut PgConnection, sql: impl sqlx::SqlSafeStr) {
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+}
+
+fn source(file: &str) -> String {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(repository.join(file)).unwrap()
+}
+
+/// Returns the names of the constants of a file that are texts.
+fn constants(source: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let (before, after) = line.split_once("const ")?;
+        let (name, kind) = after.split_once(": ")?;
+        let is_text = kind.starts_with("&str") && (before.is_empty() || before.starts_with("pub("));
+        is_text.then(|| name.to_owned())
+    };
+    source.lines().filter_map(name).collect()
+}
+
+/// Returns the Rust files below a folder.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn every_file_with_statements_lists_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for file in files(&folder) {
+        let name = file.strip_prefix(&folder).unwrap().to_str().unwrap();
+        if OF_ONE_DATABASE.contains(&name) || ["prepared.rs", "schema.rs"].contains(&name) {
+            continue;
+        }
+        let source = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            constants(&source).is_empty() || source.contains("statements!("),
+            "{name} has statements and no `statements!`"
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! The models that make results.
+
+use time::OffsetDateTime;
+
+use super::records::Model;
+use crate::call::change;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::times::to_the_microsecond;
+use crate::values::{Digest, Value};
+
+const INSERT_MODEL: &str = "INSERT INTO models \
+     (id, role, family, sha256, contract, dim, first_seen) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+     ON CONFLICT DO NOTHING";
+
+impl Store {
+    /// Records the models whose results are stored from now on.
+    ///
+    /// A model that is recorded already keeps its row and its `first_seen`.
+    pub async fn register_models(
+        &self,
+        models: &[Model],
+        first_seen: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        change!(self, "register_models", |connection| {
+            let first_seen = to_the_microsecond(first_seen);
+            for model in models {
+                let values: [&dyn Value; 7] = [
+                    &model.id,
+                    &model.role,
+                    &model.family,
+                    &Digest(model.sha256),
+                    &model.contract,
+                    &model.dim.map(i64::from),
+                    &first_seen,
+                ];
+                connection.execute(INSERT_MODEL, &values).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+crate::prepared::statements!(INSERT_MODEL);

@@ -1,0 +1,183 @@
+//! Reading images with their scans, and faces.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::find::IMAGE;
+use super::records::{
+    ImageFilter, ImageSummary, PageRequest, ScanPage, Source, StoredFace, StoredImage, StoredScan,
+};
+use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow, sql};
+use crate::call::{query, snapshot};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::record::record;
+use crate::sizes::{count_within, scan_size, tree_size};
+use crate::store::Store;
+use crate::values::Value;
+
+/// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
+const SOURCES: &str = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = $1 \
+     ORDER BY seen_at DESC LIMIT $2";
+
+const SCANS: &str = concat!(
+    sql!(scans),
+    "WHERE s.image_id = $1 AND s.id > $2 AND s.id <= $3 ORDER BY s.id"
+);
+
+const FACES_OF_SCANS: &str = concat!(
+    sql!(faces),
+    "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = $1 AND id > $2 AND id <= $3) \
+     ORDER BY f.position"
+);
+
+/// The inner query chooses the scans first, so that no other scan is measured.
+const SCAN_SIZES: &str = concat!(
+    "SELECT s.id, CAST(512 + ",
+    tree_size!("s.picture_quality"),
+    " + ",
+    tree_size!("s.devices"),
+    " + ",
+    scan_size!("s.id"),
+    " AS bigint) AS bytes FROM scans s WHERE s.id IN \
+     (SELECT id FROM scans WHERE image_id = $1 AND id > $2 ORDER BY id LIMIT $3) ORDER BY s.id"
+);
+
+const FACE: &str = concat!(
+    sql!(faces),
+    "JOIN images i ON i.id = f.image_id WHERE i.tenant = $1 AND f.id = $2"
+);
+
+const LIST: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3"
+);
+
+const LIST_OF_SOURCE: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = $1 AND i.id IN \
+     (SELECT image_id FROM image_sources WHERE source_id = $4 AND image_id < $2) \
+     ORDER BY i.id DESC LIMIT $3"
+);
+
+impl Store {
+    /// Returns an image with its newest sources and one page of its scans.
+    pub async fn image(
+        &self,
+        tenant: &str,
+        id: Uuid,
+        page: ScanPage,
+    ) -> Result<Option<StoredImage>, StoreError> {
+        snapshot!(self, "image", |connection| {
+            let Some(row) = connection
+                .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &id])
+                .await?
+            else {
+                return Ok(None);
+            };
+            let limit = StoredImage::MAX_SOURCES as i64;
+            let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id, &limit]).await?;
+            let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
+            sources.sort_by_key(|source| source.seen_at);
+            let (scans, next) = scans_of_image(connection, id, page).await?;
+            Ok(Some(StoredImage {
+                summary: row.try_into()?,
+                sources,
+                scans,
+                next,
+            }))
+        })
+    }
+
+    /// Returns a face with its embedding.
+    pub async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
+        query!(self, "face", |connection| {
+            let row: Option<FaceRow> = connection.fetch_optional(FACE, &[&tenant, &id]).await?;
+            row.map(StoredFace::try_from).transpose()
+        })
+    }
+
+    /// Returns one page of the tenant's images, newest first.
+    ///
+    /// The order is that of the ids, which begin with a time. To get the next page, pass the last id of this one. Pages
+    /// neither repeat nor skip an image while other images are added and deleted.
+    pub async fn list_images(
+        &self,
+        tenant: &str,
+        filter: &ImageFilter,
+        page: PageRequest,
+    ) -> Result<Vec<ImageSummary>, StoreError> {
+        query!(self, "list_images", |connection| {
+            // The highest id of all comes after the id of every image.
+            let before = page.after.unwrap_or(Uuid::max());
+            let limit = i64::from(page.limit);
+            let rows: Vec<ImageRow> = match &filter.source {
+                None => {
+                    connection
+                        .fetch_all(LIST, &[&tenant, &before, &limit])
+                        .await?
+                }
+                Some(source) => {
+                    connection
+                        .fetch_all(LIST_OF_SOURCE, &[&tenant, &before, &limit, source])
+                        .await?
+                }
+            };
+            rows.into_iter().map(ImageSummary::try_from).collect()
+        })
+    }
+}
+
+record! {
+    struct ScanSizeRow {
+        id: Uuid,
+        bytes: i64,
+    }
+}
+
+/// Returns one page of the scans of an image, and the id after which the next page begins.
+async fn scans_of_image(
+    connection: &mut Connection<'_>,
+    image: Uuid,
+    page: ScanPage,
+) -> Result<(Vec<StoredScan>, Option<Uuid>), StoreError> {
+    // The id of every scan comes after the lowest one.
+    let after = page.after.unwrap_or(Uuid::nil());
+    // One more scan than requested shows whether there is a next page.
+    let limit = i64::from(page.limit) + 1;
+    let values: [&dyn Value; 3] = [&image, &after, &limit];
+    let sizes: Vec<ScanSizeRow> = connection.fetch_all(SCAN_SIZES, &values).await?;
+    let requested = sizes.iter().take(page.limit as usize);
+    let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
+    let Some(last) = count.checked_sub(1).map(|last| sizes[last].id) else {
+        return Ok((Vec::new(), None));
+    };
+    let values: [&dyn Value; 3] = [&image, &after, &last];
+    let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
+    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCANS, &values).await?;
+    for row in rows {
+        let face = StoredFace::try_from(row)?;
+        faces.entry(face.scan_id).or_default().push(face);
+    }
+    let rows: Vec<ScanRow> = connection.fetch_all(SCANS, &values).await?;
+    let scans = rows.into_iter().map(|scan| {
+        let faces = faces.remove(&scan.id).unwrap_or_default();
+        scan.with_faces(faces)
+    });
+    let scans = scans.collect::<Result<_, _>>()?;
+    Ok((scans, (count < sizes.len()).then_some(last)))
+}
+
+#[cfg(test)]
+crate::prepared::statements!(
+    SOURCES,
+    SCANS,
+    FACES_OF_SCANS,
+    SCAN_SIZES,
+    FACE,
+    LIST,
+    LIST_OF_SOURCE
+);
