@@ -1,12 +1,13 @@
 //! A connection of either database.
 
 use sqlx::migrate::Migrator;
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, SqlSafeStr, Sqlite, SqliteConnection};
+use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::dialect::{Dialect, FilePurge, Record, Statements};
-use crate::values::Value;
+use crate::parameters::{Numbered, Params, params};
+use crate::values::{Rows, Value};
 
-/// A connection that the statements of one call use. Parameters are written `$1`, `$2` … in both databases.
+/// A connection that the statements of one call use. A statement names its parameters, as `:name`.
 pub(crate) enum Connection<'c> {
     Postgres(&'c mut PgConnection),
     Sqlite(&'c mut SqliteConnection),
@@ -14,38 +15,54 @@ pub(crate) enum Connection<'c> {
 
 impl Connection<'_> {
     /// Runs a statement and returns the number of rows that it changed.
-    pub(crate) async fn execute<S: SqlSafeStr + Send>(
+    pub(crate) async fn execute(
         &mut self,
-        statement: S,
-        values: &[&dyn Value],
+        statement: &'static str,
+        params: &Params<'_>,
     ) -> Result<u64, sqlx::Error> {
+        self.execute_text(statement, params).await
+    }
+
+    /// Runs a statement whose text is made for this call, and returns the number of rows that it changed.
+    ///
+    /// The text must have no part that comes from a caller.
+    pub(crate) async fn execute_text(
+        &mut self,
+        statement: &str,
+        params: &Params<'_>,
+    ) -> Result<u64, sqlx::Error> {
+        let Numbered { text, values } = Numbered::new(statement, params)?;
         match self {
-            Self::Postgres(connection) => connection.execute(statement, values).await,
-            Self::Sqlite(connection) => connection.execute(statement, values).await,
+            Self::Postgres(connection) => connection.execute(text, &values).await,
+            Self::Sqlite(connection) => connection.execute(text, &values).await,
         }
     }
 
     /// Runs a query and returns its rows.
-    pub(crate) async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
+    pub(crate) async fn fetch_all<R: Record>(
         &mut self,
-        query: S,
-        values: &[&dyn Value],
+        query: &'static str,
+        params: &Params<'_>,
     ) -> Result<Vec<R>, sqlx::Error> {
+        let Numbered { text, values } = Numbered::new(query, params)?;
         match self {
-            Self::Postgres(connection) => connection.fetch_all(query, values).await,
-            Self::Sqlite(connection) => connection.fetch_all(query, values).await,
+            Self::Postgres(connection) => connection.fetch_all(text, &values).await,
+            Self::Sqlite(connection) => connection.fetch_all(text, &values).await,
         }
     }
 
-    /// Runs a query whose text is another one each time, so that its plan is not kept, and returns its rows.
+    /// Runs a query whose text is made for this call, so that its plan is not kept, and returns its rows.
+    ///
+    /// The text must have no part that comes from a caller.
     pub(crate) async fn fetch_all_once<R: Record>(
         &mut self,
-        query: String,
-        values: &[&dyn Value],
+        query: &str,
+        params: &Params<'_>,
     ) -> Result<Vec<R>, sqlx::Error> {
+        let Numbered { text, values } = Numbered::new(query, params)?;
         match self {
-            Self::Postgres(connection) => connection.fetch_all_once(query, values).await,
-            Self::Sqlite(connection) => connection.fetch_all_once(query, values).await,
+            Self::Postgres(connection) => connection.fetch_all_once(text, &values).await,
+            Self::Sqlite(connection) => connection.fetch_all_once(text, &values).await,
         }
     }
 
@@ -53,11 +70,12 @@ impl Connection<'_> {
     pub(crate) async fn fetch_optional<R: Record>(
         &mut self,
         query: &'static str,
-        values: &[&dyn Value],
+        params: &Params<'_>,
     ) -> Result<Option<R>, sqlx::Error> {
+        let Numbered { text, values } = Numbered::new(query, params)?;
         match self {
-            Self::Postgres(connection) => connection.fetch_optional(query, values).await,
-            Self::Sqlite(connection) => connection.fetch_optional(query, values).await,
+            Self::Postgres(connection) => connection.fetch_optional(text, &values).await,
+            Self::Sqlite(connection) => connection.fetch_optional(text, &values).await,
         }
     }
 
@@ -108,33 +126,10 @@ pub(crate) async fn insert_rows<const N: usize>(
     rows: &[[&dyn Value; N]],
 ) -> Result<(), sqlx::Error> {
     for rows in rows.chunks(MAX_PARAMETERS / N) {
-        let values = placeholders(1, rows.len(), N);
-        let statement = format!("INSERT INTO {into} VALUES {values}");
+        let statement = format!("INSERT INTO {into} VALUES :rows");
         connection
-            .execute(AssertSqlSafe(statement), rows.as_flattened())
+            .execute_text(&statement, params!(rows = Rows(rows)))
             .await?;
     }
     Ok(())
-}
-
-/// Writes the parameters of some rows, from `$first`: `($1, $2), ($3, $4)` for two rows of two columns from 1.
-pub(crate) fn placeholders(first: usize, rows: usize, columns: usize) -> String {
-    let row = |row: usize| {
-        let first = first + row * columns;
-        let names: Vec<_> = (first..first + columns).map(|n| format!("${n}")).collect();
-        format!("({})", names.join(", "))
-    };
-    (0..rows).map(row).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::placeholders;
-
-    #[test]
-    fn placeholders_are_numbered_through_all_rows() {
-        assert_eq!(placeholders(2, 1, 2), "($2, $3)");
-        assert_eq!(placeholders(1, 1, 1), "($1)");
-        assert_eq!(placeholders(1, 2, 3), "($1, $2, $3), ($4, $5, $6)");
-    }
 }

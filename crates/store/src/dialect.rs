@@ -5,7 +5,7 @@ use std::future::Future;
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Database, FromRow, SqlSafeStr};
+use sqlx::{Database, FromRow};
 
 use crate::values::Value;
 
@@ -49,19 +49,20 @@ impl<T> Record for T where
 {
 }
 
-/// How the connections of one of the databases run statements; see [`Connection`](crate::connection::Connection).
+/// How the connections of one of the databases run statements, whose parameters are numbered; see
+/// [`Connection`](crate::connection::Connection).
 pub(crate) trait Statements: Send {
     /// Runs a statement and returns the number of rows that it changed.
-    fn execute<S: SqlSafeStr + Send>(
+    fn execute(
         &mut self,
-        statement: S,
+        statement: String,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
     /// Runs a query and returns its rows.
-    fn fetch_all<R: Record, S: SqlSafeStr + Send>(
+    fn fetch_all<R: Record>(
         &mut self,
-        query: S,
+        query: String,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Vec<R>, sqlx::Error>> + Send;
 
@@ -75,7 +76,7 @@ pub(crate) trait Statements: Send {
     /// Runs a query and returns its first row, if it has one.
     fn fetch_optional<R: Record>(
         &mut self,
-        query: &'static str,
+        query: String,
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Option<R>, sqlx::Error>> + Send;
 }

@@ -6,10 +6,11 @@ use time::OffsetDateTime;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{from_micros, micros};
-use crate::values::{Digest, Value};
+use crate::values::Digest;
 
 /// A key of the API, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct ApiKey {
 }
 
 const INSERT: &str = "INSERT INTO api_keys (id, tenant, name, scopes, digest, created_at, expires_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING";
+     VALUES (:id, :tenant, :name, :scopes, :digest, :created_at, :expires_at) ON CONFLICT (id) DO NOTHING";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -47,17 +48,17 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("WHERE id = $1");
+const ONE: &str = select!("WHERE id = :id");
 
-const OF_TENANT: &str = select!("WHERE tenant = $1 ORDER BY created_at, id");
+const OF_TENANT: &str = select!("WHERE tenant = :tenant ORDER BY created_at, id");
 
-const REVOKE: &str = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) \
-     WHERE tenant = $1 AND id = $2";
+const REVOKE: &str = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) \
+     WHERE tenant = :tenant AND id = :id";
 
-const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = $2 WHERE id = $1";
+const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
 const VALID: &str =
-    select!("WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) LIMIT 1");
+    select!("WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) LIMIT 1");
 
 record! {
     struct ApiKeyRow {
@@ -106,16 +107,16 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "add_key", |connection| {
-            let values: [&dyn Value; 7] = [
-                &key.id,
-                &key.tenant,
-                &key.name,
-                &JsonValue::from(key.scopes.clone()),
-                &Digest(key.digest),
-                &micros(key.created_at),
-                &key.expires_at.map(micros),
-            ];
-            let is_added = connection.execute(INSERT, &values).await? == 1;
+            let values = params!(
+                id = key.id,
+                tenant = key.tenant,
+                name = key.name,
+                scopes = JsonValue::from(key.scopes.clone()),
+                digest = Digest(key.digest),
+                created_at = micros(key.created_at),
+                expires_at = key.expires_at.map(micros)
+            );
+            let is_added = connection.execute(INSERT, values).await? == 1;
             if is_added {
                 append(connection, audit.as_slice()).await?;
             }
@@ -126,7 +127,7 @@ impl Store {
     /// Returns a key of any tenant, also one that has expired or was revoked.
     pub async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         query!(self, "key", |connection| {
-            let row: Option<ApiKeyRow> = connection.fetch_optional(ONE, &[&id]).await?;
+            let row: Option<ApiKeyRow> = connection.fetch_optional(ONE, params!(id)).await?;
             row.map(ApiKey::try_from).transpose()
         })
     }
@@ -134,7 +135,7 @@ impl Store {
     /// Returns the keys of a tenant, oldest first.
     pub async fn list_keys(&self, tenant: &str) -> Result<Vec<ApiKey>, StoreError> {
         query!(self, "list_keys", |connection| {
-            let rows: Vec<ApiKeyRow> = connection.fetch_all(OF_TENANT, &[&tenant]).await?;
+            let rows: Vec<ApiKeyRow> = connection.fetch_all(OF_TENANT, params!(tenant)).await?;
             rows.into_iter().map(ApiKey::try_from).collect()
         })
     }
@@ -149,8 +150,8 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "revoke_key", |connection| {
-            let values: [&dyn Value; 3] = [&tenant, &id, &micros(now)];
-            let is_revoked = connection.execute(REVOKE, &values).await? == 1;
+            let values = params!(tenant, id, now = micros(now));
+            let is_revoked = connection.execute(REVOKE, values).await? == 1;
             if is_revoked {
                 append(connection, audit.as_slice()).await?;
             }
@@ -161,7 +162,9 @@ impl Store {
     /// Records that a key was used.
     pub async fn record_key_use(&self, id: &str, now: OffsetDateTime) -> Result<(), StoreError> {
         change!(self, "record_key_use", |connection| {
-            connection.execute(RECORD_USE, &[&id, &micros(now)]).await?;
+            connection
+                .execute(RECORD_USE, params!(id, now = micros(now)))
+                .await?;
             Ok(())
         })
     }
@@ -169,7 +172,9 @@ impl Store {
     /// Returns whether any tenant has a key that is valid now.
     pub async fn has_valid_key(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
         query!(self, "has_valid_key", |connection| {
-            let row: Option<ApiKeyRow> = connection.fetch_optional(VALID, &[&micros(now)]).await?;
+            let row: Option<ApiKeyRow> = connection
+                .fetch_optional(VALID, params!(now = micros(now)))
+                .await?;
             Ok(row.is_some())
         })
     }

@@ -15,8 +15,8 @@
 //! | `erasures`, `retention`, `purge` | what is deleted on request, what is deleted by age, and the bytes that this leaves |
 //!
 //! The SQL text is the same for both databases. They differ only in `postgres.rs`, in `sqlite.rs`, in the value types of
-//! `values.rs` and in the migrations. `connection.rs` runs statements on either of them, and `call.rs` runs the statements of one
-//! call.
+//! `values.rs` and in the migrations. `connection.rs` runs statements on either of them, `parameters.rs` gives their parameters by
+//! name, and `call.rs` runs the statements of one call.
 
 mod audit;
 mod batches;
@@ -32,6 +32,7 @@ mod libraries;
 mod migrations;
 mod notifications;
 mod observer;
+mod parameters;
 mod pools;
 mod postgres;
 #[cfg(test)]

@@ -6,10 +6,13 @@ use tokio::sync::Mutex;
 
 use crate::error::StoreError;
 use crate::observer::timed_out;
+use crate::parameters::params;
 use crate::pools::Pools;
 use crate::store::Store;
 
 const CHANNEL: &str = "facescan_chunks";
+
+const NOTIFY: &str = "SELECT pg_notify(:channel, '')";
 
 /// Tells the workers of other processes that chunks are ready, by `NOTIFY` and `LISTEN` on one channel.
 ///
@@ -46,7 +49,7 @@ impl ChunkNotifications {
             let mut acquired = self.store.writer().await?;
             let notified = acquired
                 .connection()
-                .execute("SELECT pg_notify($1, '')", &[&CHANNEL])
+                .execute(NOTIFY, params!(channel = CHANNEL))
                 .await;
             acquired.finish();
             notified?;

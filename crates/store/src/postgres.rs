@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, SqlSafeStr};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 
 use crate::dialect::{Dialect, FilePurge, Record, Statements};
 use crate::error::StoreError;
@@ -74,12 +74,15 @@ impl Dialect for Postgres {
         connection: &mut PgConnection,
         purge: FilePurge,
     ) -> Result<bool, sqlx::Error> {
-        connection.execute(LIMIT_WAITS, &[]).await?;
-        let vacuumed = match purge {
-            FilePurge::Free => connection.execute(vacuum!("INDEX_CLEANUP ON"), &[]).await,
-            FilePurge::Rewrite => connection.execute(vacuum!("FULL"), &[]).await,
+        connection.execute(LIMIT_WAITS.to_owned(), &[]).await?;
+        let vacuum = match purge {
+            FilePurge::Free => vacuum!("INDEX_CLEANUP ON"),
+            FilePurge::Rewrite => vacuum!("FULL"),
         };
-        connection.execute("RESET lock_timeout", &[]).await?;
+        let vacuumed = connection.execute(vacuum.to_owned(), &[]).await;
+        connection
+            .execute("RESET lock_timeout".to_owned(), &[])
+            .await?;
         match vacuumed {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_TIMEOUT) => {
                 Ok(false)
@@ -96,24 +99,24 @@ const LIMIT_WAITS: &str = "SET lock_timeout = '4s'";
 const LOCK_TIMEOUT: &str = "55P03";
 
 impl Statements for PgConnection {
-    async fn execute<S: SqlSafeStr + Send>(
+    async fn execute(
         &mut self,
-        statement: S,
+        statement: String,
         values: &[&dyn Value],
     ) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query_with(statement, arguments(values)?)
+        let done = sqlx::query_with(AssertSqlSafe(statement), arguments(values)?)
             .persistent(is_reused(values))
             .execute(self)
             .await?;
         Ok(done.rows_affected())
     }
 
-    async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
+    async fn fetch_all<R: Record>(
         &mut self,
-        query: S,
+        query: String,
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(query, arguments(values)?)
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
             .persistent(is_reused(values))
             .fetch_all(self)
             .await
@@ -132,10 +135,10 @@ impl Statements for PgConnection {
 
     async fn fetch_optional<R: Record>(
         &mut self,
-        query: &'static str,
+        query: String,
         values: &[&dyn Value],
     ) -> Result<Option<R>, sqlx::Error> {
-        sqlx::query_as_with(query, arguments(values)?)
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
             .fetch_optional(self)
             .await
     }

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, Executor, SqlStr};
+use sqlx::{AssertSqlSafe, Connection, Executor, SqlSafeStr, SqlStr};
 
 use crate::migrations;
+use crate::parameters::replace_names;
 
 /// Files whose statements are for one of the databases.
 const OF_ONE_DATABASE: [&str; 4] = [
@@ -73,7 +74,7 @@ async fn refused_by_sqlite(listed: &Listed) -> Vec<String> {
         .unwrap();
     let mut refused = Vec::new();
     for &(name, statement) in listed.statements {
-        if let Err(error) = connection.prepare(SqlStr::from_static(statement)).await {
+        if let Err(error) = connection.prepare(numbered(statement)).await {
             refused.push(format!("SQLite, {name}: {error}"));
         }
     }
@@ -99,12 +100,26 @@ async fn refused_by_postgres(listed: &Listed) -> Vec<String> {
     let mut refused = Vec::new();
     for &(name, statement) in listed.statements {
         run(&mut connection, "SAVEPOINT before").await;
-        if let Err(error) = connection.prepare(SqlStr::from_static(statement)).await {
+        if let Err(error) = connection.prepare(numbered(statement)).await {
             refused.push(format!("Postgres, {name}: {error}"));
         }
         run(&mut connection, "ROLLBACK TO before").await;
     }
     refused
+}
+
+/// Numbers the parameters. A list has one value, which suffices for its type.
+fn numbered(statement: &str) -> SqlStr {
+    let mut names: Vec<String> = Vec::new();
+    let text = replace_names(statement, |text, name| {
+        let known = names.iter().position(|known| known == name);
+        let place = known.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        text.push_str(&format!("${}", place + 1));
+    });
+    AssertSqlSafe(text).into_sql_str()
 }
 
 async fn run(connection: &mut PgConnection, sql: impl sqlx::SqlSafeStr) {

@@ -8,6 +8,7 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::dialect::FilePurge;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::schema;
 use crate::store::Store;
@@ -19,12 +20,12 @@ const UNPURGED: &str = "SELECT min(erased_at) AS oldest FROM \
 
 /// An erasure that ended while the files were purged waits for the next time.
 const PURGED: &str =
-    "UPDATE erasures SET purged_at = $1 WHERE purged_at IS NULL AND erased_at <= $1";
+    "UPDATE erasures SET purged_at = :now WHERE purged_at IS NULL AND erased_at <= :now";
 
-const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_by <= $1";
+const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_by <= :now";
 
 const DELETED: &str =
-    "INSERT INTO unpurged_deletions (committed_by) VALUES ($1) ON CONFLICT DO NOTHING";
+    "INSERT INTO unpurged_deletions (committed_by) VALUES (:committed_by) ON CONFLICT DO NOTHING";
 
 record! {
     struct UnpurgedRow {
@@ -66,9 +67,11 @@ impl Store {
             return Ok(false);
         }
         change!(self, "purge_erased", |connection| {
-            connection.execute(PURGED, &[&micros(now)]).await?;
             connection
-                .execute(PURGED_DELETIONS, &[&micros(now)])
+                .execute(PURGED, params!(now = micros(now)))
+                .await?;
+            connection
+                .execute(PURGED_DELETIONS, params!(now = micros(now)))
                 .await?;
             Ok(())
         })?;
@@ -82,7 +85,7 @@ impl Store {
         erased_before: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         query!(self, "has_unpurged_erasures", |connection| {
-            let row: Option<UnpurgedRow> = connection.fetch_optional(UNPURGED, &[]).await?;
+            let row: Option<UnpurgedRow> = connection.fetch_optional(UNPURGED, params!()).await?;
             let oldest = row.and_then(|row| row.oldest);
             Ok(oldest.is_some_and(|oldest| oldest <= micros(erased_before)))
         })
@@ -99,7 +102,7 @@ pub(crate) async fn note_deletion(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let committed_by = micros(now + COMMIT);
-    connection.execute(DELETED, &[&committed_by]).await?;
+    connection.execute(DELETED, params!(committed_by)).await?;
     Ok(())
 }
 

@@ -1,19 +1,18 @@
 //! Deleting what has been kept long enough.
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::batches::{Deletion, mark_deleted};
 use crate::call::{change, query};
 use crate::collections::detach_scans;
-use crate::connection::placeholders;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::purge::note_deletion;
 use crate::rows::{IdRow, ScanKeyRow, TenantRow};
 use crate::store::Store;
 use crate::times::{ExpiryTimes, to_the_microsecond};
-use crate::values::Value;
+use crate::values::Many;
 
 /// What one call has deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,16 +33,21 @@ const TENANTS: &str = "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM 
 /// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
 /// leads to the old images.
 const OLD_SCANS: &str = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s.image_id = i.id \
-     WHERE i.tenant = $1 AND i.id < $4 AND s.created_at < $2 ORDER BY i.id LIMIT $3";
+     WHERE i.tenant = :tenant AND i.id < :first_id AND s.created_at < :before ORDER BY i.id LIMIT :limit";
 
-const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = $1 AND deletion IS NULL \
-     AND created_at < $2 ORDER BY id LIMIT $3";
+const DELETE_SCANS: &str = "DELETE FROM scans WHERE id IN (:ids)";
+
+const DELETE_IMAGES: &str = "DELETE FROM images WHERE id IN (:ids) \
+     AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)";
+
+const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = :tenant AND deletion IS NULL \
+     AND created_at < :before ORDER BY id LIMIT :limit";
 
 impl Store {
     /// Returns the tenants that have images or batches.
     pub async fn storing_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "storing_tenants", |connection| {
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, params!()).await?;
             Ok(rows.into_iter().map(|row| row.tenant).collect())
         })
     }
@@ -57,32 +61,24 @@ impl Store {
     ) -> Result<ExpiredResults, StoreError> {
         change!(self, "expire_results", |connection| {
             let ExpiryTimes { before, now } = times;
-            let values: [&dyn Value; 4] = [
-                &tenant,
-                &to_the_microsecond(before),
-                &i64::from(limit),
-                &first_id_after(before),
-            ];
-            let old: Vec<ScanKeyRow> = connection.fetch_all(OLD_SCANS, &values).await?;
+            let values = params!(
+                tenant,
+                before = to_the_microsecond(before),
+                limit = i64::from(limit),
+                first_id = first_id_after(before)
+            );
+            let old: Vec<ScanKeyRow> = connection.fetch_all(OLD_SCANS, values).await?;
             if old.is_empty() {
                 return Ok(ExpiredResults::default());
             }
             let ids: Vec<Uuid> = old.iter().map(|scan| scan.id).collect();
             detach_scans(connection, &ids).await?;
-            let list = placeholders(1, 1, old.len());
-            let scans: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
-            let statement = format!("DELETE FROM scans WHERE id IN {list}");
-            let scans = connection.execute(AssertSqlSafe(statement), &scans).await?;
-            let images: Vec<&dyn Value> = old
-                .iter()
-                .map(|scan| &scan.image_id as &dyn Value)
-                .collect();
-            let statement = format!(
-                "DELETE FROM images WHERE id IN {list} \
-                 AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)"
-            );
+            let scans = connection
+                .execute(DELETE_SCANS, params!(ids = Many(&ids)))
+                .await?;
+            let images: Vec<Uuid> = old.iter().map(|scan| scan.image_id).collect();
             let images = connection
-                .execute(AssertSqlSafe(statement), &images)
+                .execute(DELETE_IMAGES, params!(ids = Many(&images)))
                 .await?;
             note_deletion(connection, now).await?;
             Ok(ExpiredResults { scans, images })
@@ -98,8 +94,12 @@ impl Store {
         limit: u32,
     ) -> Result<u64, StoreError> {
         change!(self, "expire_batches_of", |connection| {
-            let values: [&dyn Value; 3] = [&tenant, &to_the_microsecond(before), &i64::from(limit)];
-            let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, &values).await?;
+            let values = params!(
+                tenant,
+                before = to_the_microsecond(before),
+                limit = i64::from(limit)
+            );
+            let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, values).await?;
             for batch in &old {
                 mark_deleted(connection, (tenant, batch.id), Deletion::Expired).await?;
             }
@@ -115,4 +115,4 @@ fn first_id_after(time: OffsetDateTime) -> Uuid {
 }
 
 #[cfg(test)]
-crate::prepared::statements!(TENANTS, OLD_SCANS, OLD_BATCHES);
+crate::prepared::statements!(TENANTS, OLD_SCANS, DELETE_SCANS, DELETE_IMAGES, OLD_BATCHES);

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::SqlStr;
 use sqlx::migrate::MigrateError;
 
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 
 const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
@@ -29,9 +29,7 @@ record! {
 /// [`StoreError::Schema`] if a migration is unknown, has another text or was interrupted, and [`StoreError::NotMigrated`] if
 /// one is missing.
 pub(crate) async fn check(connection: &mut Connection<'_>) -> Result<(), StoreError> {
-    let applied: Vec<AppliedMigration> = connection
-        .fetch_all(SqlStr::from_static(APPLIED), &[])
-        .await?;
+    let applied: Vec<AppliedMigration> = connection.fetch_all(APPLIED, params!()).await?;
     let mut missing: BTreeMap<i64, &[u8]> = connection
         .migrator()
         .iter()

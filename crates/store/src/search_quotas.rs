@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{from_micros, micros};
-use crate::values::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -49,19 +49,19 @@ pub enum TakenSearches {
 }
 
 /// Locks the row of the caller until the transaction ends.
-const LOCK: &str = "INSERT INTO search_counters (tenant, key_id, searches) VALUES ($1, $2, 0) \
+const LOCK: &str = "INSERT INTO search_counters (tenant, key_id, searches) VALUES (:tenant, :key_id, 0) \
      ON CONFLICT (tenant, key_id) DO UPDATE SET searches = search_counters.searches";
 
 const COUNT: &str = "SELECT CAST(coalesce(sum(searches), 0) AS bigint) AS searches, min(minute) AS oldest \
-     FROM search_minutes WHERE tenant = $1 AND key_id = $2 AND minute > $3";
+     FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute > :now";
 
-const ADD_TO_MINUTE: &str = "INSERT INTO search_minutes (tenant, key_id, minute, searches) VALUES ($1, $2, $3, $4) \
+const ADD_TO_MINUTE: &str = "INSERT INTO search_minutes (tenant, key_id, minute, searches) VALUES (:tenant, :key_id, :minute, :searches) \
      ON CONFLICT (tenant, key_id, minute) DO UPDATE SET searches = search_minutes.searches + excluded.searches";
 
-const ADD: &str =
-    "UPDATE search_counters SET searches = searches + $3 WHERE tenant = $1 AND key_id = $2";
+const ADD: &str = "UPDATE search_counters SET searches = searches + :more WHERE tenant = :tenant AND key_id = :key";
 
-const CLEAN: &str = "DELETE FROM search_minutes WHERE tenant = $1 AND key_id = $2 AND minute <= $3";
+const CLEAN: &str =
+    "DELETE FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute <= :now";
 
 record! {
     struct SearchesRow {
@@ -93,18 +93,20 @@ impl Store {
     ) -> Result<TakenSearches, StoreError> {
         change!(self, "take_searches", |connection| {
             let (tenant, key) = (searcher.tenant, searcher.key_id.unwrap_or_default());
-            connection.execute(LOCK, &[&tenant, &key]).await?;
+            connection
+                .execute(LOCK, params!(tenant, key_id = key))
+                .await?;
             let before = count(connection, searcher, now).await?;
             if before.searches.saturating_add(searches) > searcher.limit {
                 return Ok(TakenSearches::Exceeded(before));
             }
             let more = i64::try_from(searches).unwrap_or(i64::MAX);
             let minute = micros(now) - micros(now).rem_euclid(MINUTE.as_micros() as i64);
-            let values: [&dyn Value; 4] = [&tenant, &key, &minute, &more];
-            connection.execute(ADD_TO_MINUTE, &values).await?;
-            connection.execute(ADD, &[&tenant, &key, &more]).await?;
-            let values: [&dyn Value; 3] = [&tenant, &key, &over(now)];
-            connection.execute(CLEAN, &values).await?;
+            let values = params!(tenant, key_id = key, minute, searches = more);
+            connection.execute(ADD_TO_MINUTE, values).await?;
+            connection.execute(ADD, params!(tenant, key, more)).await?;
+            let values = params!(tenant, key, now = over(now));
+            connection.execute(CLEAN, values).await?;
             Ok(TakenSearches::Taken)
         })
     }
@@ -127,8 +129,8 @@ async fn count(
     now: OffsetDateTime,
 ) -> Result<SearchCount, StoreError> {
     let key = searcher.key_id.unwrap_or_default();
-    let values: [&dyn Value; 3] = [&searcher.tenant, &key, &over(now)];
-    let row: Option<SearchesRow> = connection.fetch_optional(COUNT, &values).await?;
+    let values = params!(tenant = searcher.tenant, key, now = over(now));
+    let row: Option<SearchesRow> = connection.fetch_optional(COUNT, values).await?;
     Ok(row.into())
 }
 

@@ -9,7 +9,7 @@ use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, SqlSafeStr, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
 use crate::dialect::{Dialect, FilePurge, Record, Statements};
 use crate::error::StoreError;
@@ -77,7 +77,7 @@ impl Dialect for Sqlite {
     ) -> Result<bool, sqlx::Error> {
         // Deleted rows are zeros already (`secure_delete`), but the write-ahead log has older pages.
         let row: Option<CheckpointRow> = connection
-            .fetch_optional("PRAGMA wal_checkpoint(TRUNCATE)", &[])
+            .fetch_optional("PRAGMA wal_checkpoint(TRUNCATE)".to_owned(), &[])
             .await?;
         Ok(row.is_some_and(|row| row.busy == 0))
     }
@@ -90,23 +90,23 @@ record! {
 }
 
 impl Statements for SqliteConnection {
-    async fn execute<S: SqlSafeStr + Send>(
+    async fn execute(
         &mut self,
-        statement: S,
+        statement: String,
         values: &[&dyn Value],
     ) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query_with(statement, arguments(values)?)
+        let done = sqlx::query_with(AssertSqlSafe(statement), arguments(values)?)
             .execute(self)
             .await?;
         Ok(done.rows_affected())
     }
 
-    async fn fetch_all<R: Record, S: SqlSafeStr + Send>(
+    async fn fetch_all<R: Record>(
         &mut self,
-        query: S,
+        query: String,
         values: &[&dyn Value],
     ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(query, arguments(values)?)
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
             .fetch_all(self)
             .await
     }
@@ -124,10 +124,10 @@ impl Statements for SqliteConnection {
 
     async fn fetch_optional<R: Record>(
         &mut self,
-        query: &'static str,
+        query: String,
         values: &[&dyn Value],
     ) -> Result<Option<R>, sqlx::Error> {
-        sqlx::query_as_with(query, arguments(values)?)
+        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
             .fetch_optional(self)
             .await
     }

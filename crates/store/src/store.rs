@@ -8,6 +8,7 @@ use secrecy::ExposeSecret;
 use crate::call::{CallConnection, query};
 use crate::error::StoreError;
 use crate::observer::Observer;
+use crate::parameters::params;
 use crate::pools::{ConnectionCounts, Pools};
 use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
@@ -123,7 +124,7 @@ impl Store {
     pub async fn ping(&self) -> Result<(), StoreError> {
         query!(self, "ping", |connection| {
             schema::check(connection).await?;
-            connection.execute(PING, &[]).await?;
+            connection.execute(PING, params!()).await?;
             Ok(())
         })
     }

@@ -15,6 +15,58 @@ pub(crate) trait Value: Sync {
     fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
     /// Binds the value as the next parameter.
     fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError>;
+
+    /// Returns the values of a list. `None` if this is one value.
+    fn list(&self) -> Option<List<'_>> {
+        None
+    }
+}
+
+/// The values of a parameter that stands for several.
+pub(crate) struct List<'a> {
+    /// The number of values of a row. `None` if they are no rows.
+    pub(crate) columns: Option<usize>,
+    /// The values, row by row.
+    pub(crate) values: Vec<&'a dyn Value>,
+}
+
+/// A list of values: `IN (:ids)`.
+pub(crate) struct Many<'a, T>(pub(crate) &'a [T]);
+
+/// Rows of values: `VALUES :rows`.
+pub(crate) struct Rows<'a, const N: usize>(pub(crate) &'a [[&'a dyn Value; N]]);
+
+/// Implements [`Value`] for lists, whose values are bound one by one.
+macro_rules! lists {
+    ($([$($generics:tt)+] $type:ty, $this:ident => $list:expr;)+) => {
+        $(
+            impl<$($generics)+> Value for $type {
+                fn bind_postgres(&self, _: &mut PgArguments) -> Result<(), BoxDynError> {
+                    Err("a list is not one value".into())
+                }
+
+                fn bind_sqlite(&self, _: &mut SqliteArguments) -> Result<(), BoxDynError> {
+                    Err("a list is not one value".into())
+                }
+
+                fn list(&self) -> Option<List<'_>> {
+                    let $this = self;
+                    Some($list)
+                }
+            }
+        )+
+    };
+}
+
+lists! {
+    [T: Value] Many<'_, T>, this => List {
+        columns: None,
+        values: this.0.iter().map(|value| value as &dyn Value).collect(),
+    };
+    [const N: usize] Rows<'_, N>, this => List {
+        columns: Some(N),
+        values: this.0.as_flattened().to_vec(),
+    };
 }
 
 /// A text has the character U+0000. Postgres has no such texts and SQLite's functions cut them off, so neither gets one.

@@ -6,6 +6,7 @@ use super::records::{AuditChain, FIRST_HASH, NewAuditEntry, hash};
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::TenantRow;
 use crate::store::Store;
@@ -13,16 +14,17 @@ use crate::times::micros;
 use crate::values::{Digest, Value};
 
 const CREATE_CHAIN: &str = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
-     VALUES ($1, 0, $2, 0, $2) ON CONFLICT (tenant) DO NOTHING";
+     VALUES (:tenant, 0, :deleted_hash, 0, :deleted_hash) ON CONFLICT (tenant) DO NOTHING";
 
 /// Locks the chain until the transaction ends, so that each entry has its own number.
-pub(super) const LOCK_CHAIN: &str = "UPDATE audit_chains SET last = last WHERE tenant = $1 \
+pub(super) const LOCK_CHAIN: &str = "UPDATE audit_chains SET last = last WHERE tenant = :tenant \
      RETURNING deleted, deleted_hash, last, last_hash";
 
 const CHAIN: &str =
-    "SELECT deleted, deleted_hash, last, last_hash FROM audit_chains WHERE tenant = $1";
+    "SELECT deleted, deleted_hash, last, last_hash FROM audit_chains WHERE tenant = :tenant";
 
-const MOVE_END: &str = "UPDATE audit_chains SET last = $2, last_hash = $3 WHERE tenant = $1";
+const MOVE_END: &str =
+    "UPDATE audit_chains SET last = :number, last_hash = :previous WHERE tenant = :tenant";
 
 const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash)";
@@ -61,7 +63,7 @@ impl Store {
     /// Returns the ends of a tenant's chain. `None` if the tenant has no entries.
     pub async fn audit_chain(&self, tenant: &str) -> Result<Option<AuditChain>, StoreError> {
         query!(self, "audit_chain", |connection| {
-            let row: Option<ChainRow> = connection.fetch_optional(CHAIN, &[&tenant]).await?;
+            let row: Option<ChainRow> = connection.fetch_optional(CHAIN, params!(tenant)).await?;
             Ok(row.map(AuditChain::from))
         })
     }
@@ -69,7 +71,7 @@ impl Store {
     /// Returns the tenants that have a chain, or entries without one.
     pub async fn audited_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "audited_tenants", |connection| {
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &[]).await?;
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, params!()).await?;
             Ok(rows.into_iter().map(|row| row.tenant).collect())
         })
     }
@@ -97,9 +99,14 @@ async fn append_to_chain(
     entries: &[&NewAuditEntry],
 ) -> Result<(), StoreError> {
     connection
-        .execute(CREATE_CHAIN, &[&tenant, &Digest(FIRST_HASH)])
+        .execute(
+            CREATE_CHAIN,
+            params!(tenant, deleted_hash = Digest(FIRST_HASH)),
+        )
         .await?;
-    let end: Option<ChainRow> = connection.fetch_optional(LOCK_CHAIN, &[&tenant]).await?;
+    let end: Option<ChainRow> = connection
+        .fetch_optional(LOCK_CHAIN, params!(tenant))
+        .await?;
     let end = end.ok_or_else(|| StoreError::corrupt(format!("the audit chain of {tenant}")))?;
     let (mut number, mut previous) = (end.last, end.last_hash.0);
     let mut links = Vec::with_capacity(entries.len());
@@ -131,7 +138,10 @@ async fn append_to_chain(
         .collect();
     insert_rows(connection, INTO, &rows).await?;
     connection
-        .execute(MOVE_END, &[&tenant, &number, &Digest(previous)])
+        .execute(
+            MOVE_END,
+            params!(tenant, number, previous = Digest(previous)),
+        )
         .await?;
     Ok(())
 }

@@ -10,10 +10,11 @@ use super::chain::{ChainRow, LOCK_CHAIN};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{ExpiryTimes, from_micros, micros};
-use crate::values::{Digest, Value, hex};
+use crate::values::{Digest, hex};
 
 /// Signs a text. `None` if there is no secret to sign with.
 pub type DeletionSigner<'a> = dyn Fn(&str) -> Option<[u8; 32]> + Send + Sync + 'a;
@@ -63,18 +64,17 @@ impl AuditDeletion {
 
 /// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
 /// entry that is too young ends the range.
-const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $3 \
-     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = $1 AND at >= $2), $4) \
+const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = :tenant AND number <= :end \
+     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = :tenant AND at >= :before), :highest) \
      ORDER BY number DESC LIMIT 1";
 
-const HASHES: &str =
-    "SELECT number, hash FROM audit_entries WHERE tenant = $1 AND number <= $2 ORDER BY number";
+const HASHES: &str = "SELECT number, hash FROM audit_entries WHERE tenant = :tenant AND number <= :number ORDER BY number";
 
 const INSERT: &str = "INSERT INTO audit_deletions (tenant, first, last, at, hashes, signature) \
-     VALUES ($1, $2, $3, $4, $5, $6)";
+     VALUES (:tenant, :first, :last, :at, :hashes, :signature)";
 
 const DELETIONS: &str = "SELECT tenant, first, at, hashes, signature FROM audit_deletions \
-     WHERE tenant = $1 AND first > $2 ORDER BY first LIMIT $3";
+     WHERE tenant = :tenant AND first > :after ORDER BY first LIMIT :limit";
 
 record! {
     struct DeletionRow {
@@ -111,9 +111,9 @@ impl TryFrom<DeletionRow> for AuditDeletion {
 }
 
 const MOVE_START: &str =
-    "UPDATE audit_chains SET deleted = $2, deleted_hash = $3 WHERE tenant = $1";
+    "UPDATE audit_chains SET deleted = :deleted, deleted_hash = :hash WHERE tenant = :tenant";
 
-const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = $1 AND number <= $2";
+const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = :tenant AND number <= :number";
 
 record! {
     struct LinkRow {
@@ -134,21 +134,26 @@ impl Store {
         change!(self, "expire_audit", |connection| {
             let (times, limit) = page;
             let Some(start) = connection
-                .fetch_optional::<ChainRow>(LOCK_CHAIN, &[&tenant])
+                .fetch_optional::<ChainRow>(LOCK_CHAIN, params!(tenant))
                 .await?
             else {
                 return Ok(0);
             };
             let end = start.deleted + i64::from(limit);
-            let values: [&dyn Value; 4] = [&tenant, &micros(times.before), &end, &i64::MAX];
+            let values = params!(
+                tenant,
+                before = micros(times.before),
+                end,
+                highest = i64::MAX
+            );
             let Some(link) = connection
-                .fetch_optional::<LinkRow>(EXPIRED, &values)
+                .fetch_optional::<LinkRow>(EXPIRED, values)
                 .await?
             else {
                 return Ok(0);
             };
             let hashes: Vec<LinkRow> = connection
-                .fetch_all(HASHES, &[&tenant, &link.number])
+                .fetch_all(HASHES, params!(tenant, number = link.number))
                 .await?;
             let deletion = AuditDeletion {
                 tenant: tenant.to_owned(),
@@ -158,9 +163,14 @@ impl Store {
                 signature: None,
             };
             record(connection, &deletion, sign(&deletion.signed_text())).await?;
-            let deleted = connection.execute(DELETE, &[&tenant, &link.number]).await?;
+            let deleted = connection
+                .execute(DELETE, params!(tenant, number = link.number))
+                .await?;
             connection
-                .execute(MOVE_START, &[&tenant, &link.number, &link.hash])
+                .execute(
+                    MOVE_START,
+                    params!(tenant, deleted = link.number, hash = link.hash),
+                )
                 .await?;
             Ok(deleted)
         })
@@ -175,8 +185,8 @@ impl Store {
     ) -> Result<Vec<AuditDeletion>, StoreError> {
         query!(self, "audit_deletions", |connection| {
             let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
-            let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, &values).await?;
+            let values = params!(tenant, after, limit = i64::from(limit));
+            let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, values).await?;
             rows.into_iter().map(AuditDeletion::try_from).collect()
         })
     }
@@ -187,15 +197,15 @@ async fn record(
     deletion: &AuditDeletion,
     signature: Option<[u8; 32]>,
 ) -> Result<(), StoreError> {
-    let values: [&dyn Value; 6] = [
-        &deletion.tenant,
-        &deletion.first.cast_signed(),
-        &deletion.last().cast_signed(),
-        &micros(deletion.at),
-        &deletion.hashes.as_flattened().to_vec(),
-        &signature.map(Digest),
-    ];
-    connection.execute(INSERT, &values).await?;
+    let values = params!(
+        tenant = deletion.tenant,
+        first = deletion.first.cast_signed(),
+        last = deletion.last().cast_signed(),
+        at = micros(deletion.at),
+        hashes = deletion.hashes.as_flattened().to_vec(),
+        signature = signature.map(Digest)
+    );
+    connection.execute(INSERT, values).await?;
     Ok(())
 }
 

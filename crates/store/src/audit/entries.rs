@@ -5,17 +5,18 @@ use uuid::Uuid;
 use super::records::{AuditEntry, NewAuditEntry};
 use crate::call::query;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::from_micros;
-use crate::values::{Digest, Value};
+use crate::values::Digest;
 
 const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
-     previous_hash, hash FROM audit_entries WHERE tenant = $1 AND number > $2 ORDER BY number LIMIT $3";
+     previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND number > :after ORDER BY number LIMIT :limit";
 
 const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
-     previous_hash, hash FROM audit_entries WHERE tenant = $1 AND target = $2 AND action = 'search' \
-     AND number < $3 ORDER BY number DESC LIMIT $4";
+     previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND target = :collection AND action = 'search' \
+     AND number < :before ORDER BY number DESC LIMIT :limit";
 
 record! {
     struct EntryRow {
@@ -65,8 +66,8 @@ impl Store {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         query!(self, "audit_entries", |connection| {
             let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
-            let rows: Vec<EntryRow> = connection.fetch_all(ENTRIES, &values).await?;
+            let values = params!(tenant, after, limit = i64::from(limit));
+            let rows: Vec<EntryRow> = connection.fetch_all(ENTRIES, values).await?;
             rows.into_iter().map(AuditEntry::try_from).collect()
         })
     }
@@ -81,13 +82,13 @@ impl Store {
         query!(self, "audited_searches", |connection| {
             let (before, limit) = page;
             let before = before.and_then(|before| i64::try_from(before).ok());
-            let values: [&dyn Value; 4] = [
-                &tenant,
-                &collection.to_string(),
-                &before.unwrap_or(i64::MAX),
-                &i64::from(limit),
-            ];
-            let rows: Vec<EntryRow> = connection.fetch_all(SEARCHES, &values).await?;
+            let values = params!(
+                tenant,
+                collection = collection.to_string(),
+                before = before.unwrap_or(i64::MAX),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<EntryRow> = connection.fetch_all(SEARCHES, values).await?;
             rows.into_iter().map(AuditEntry::try_from).collect()
         })
     }

@@ -6,20 +6,20 @@ use uuid::Uuid;
 use super::records::ReadyChunk;
 use crate::call::{change, query};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 const READY: &str = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
      FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
-     WHERE c.ready_at <= $1 AND (c.announced_at IS NULL OR c.announced_at <= $2) \
+     WHERE c.ready_at <= :now AND (c.announced_at IS NULL OR c.announced_at <= :announced_before) \
      AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-     ORDER BY c.ready_at LIMIT $3";
+     ORDER BY c.ready_at LIMIT :limit";
 
 /// A chunk that a worker has leased meanwhile is announced again when that lease ends.
-const MARK: &str = "UPDATE batch_chunks SET announced_at = $4 \
-     WHERE batch_id = $1 AND number = $2 AND lease_token = $3";
+const MARK: &str = "UPDATE batch_chunks SET announced_at = :now \
+     WHERE batch_id = :batch AND number = :number AND lease_token = :token";
 
 record! {
     struct ReadyRow {
@@ -41,9 +41,12 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ReadyChunk>, StoreError> {
         query!(self, "unannounced_chunks", |connection| {
-            let values: [&dyn Value; 3] =
-                [&micros(now), &micros(announced_before), &i64::from(limit)];
-            let rows: Vec<ReadyRow> = connection.fetch_all(READY, &values).await?;
+            let values = params!(
+                now = micros(now),
+                announced_before = micros(announced_before),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<ReadyRow> = connection.fetch_all(READY, values).await?;
             let chunk = |row: ReadyRow| {
                 let damaged = |_| StoreError::corrupt(format!("a chunk of batch {}", row.batch_id));
                 Ok(ReadyChunk {
@@ -70,7 +73,7 @@ impl Store {
                 let number = i32::try_from(chunk.number).unwrap_or(i32::MAX);
                 let token = i64::try_from(chunk.token).unwrap_or(i64::MAX);
                 connection
-                    .execute(MARK, &[&chunk.batch, &number, &token, &now])
+                    .execute(MARK, params!(batch = chunk.batch, number, token, now))
                     .await?;
             }
             Ok(())

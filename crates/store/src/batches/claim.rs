@@ -7,18 +7,19 @@ use super::rows::{ChunkRow, LeaseKey, LeasedItemRow};
 use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::{Digest, Value};
+use crate::values::{Digest, Many};
 
 /// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
 /// fewest. An interactive batch goes before the other batches of its tenant.
 const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
      LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
      WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-     AND b.models_key IN ($2, $3, $4, $5, $6, $7, $8, $9) AND b.tenant <> $10 \
-     AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= $1) \
+     AND b.models_key IN (:models_keys) AND b.tenant <> :except \
+     AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
      ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
 
 macro_rules! next_chunk {
@@ -27,7 +28,7 @@ macro_rules! next_chunk {
             "SELECT c.batch_id, c.number, c.first_item, c.items, c.lease_owner, c.lease_token, \
              c.expired_leases, b.tenant, b.operation, b.options, b.priority, b.traceparent, b.key_id \
              FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
-             WHERE c.batch_id = $1 AND c.ready_at <= $2 ORDER BY c.number LIMIT 1 ",
+             WHERE c.batch_id = :batch AND c.ready_at <= :now ORDER BY c.number LIMIT 1 ",
             $lock
         )
     };
@@ -39,25 +40,26 @@ const NEXT_CHUNK: &str = next_chunk!("");
 /// Skips the chunks that another worker is claiming.
 const NEXT_FREE_CHUNK: &str = next_chunk!("FOR UPDATE OF c SKIP LOCKED");
 
-const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = $3, lease_token = $4, ready_at = $5, \
-     expired_leases = $6, announced_at = NULL WHERE batch_id = $1 AND number = $2";
+const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = :owner, lease_token = :token, ready_at = :until, \
+     expired_leases = :expired_leases, announced_at = NULL WHERE batch_id = :batch_id AND number = :number";
 
 const ITEMS_OF_CHUNK: &str = "SELECT position, attempts, payload, url, source, source_url \
-     FROM batch_items WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \
+     FROM batch_items WHERE batch_id = :batch_id AND position >= :first_item AND position < :end AND state = 'queued' \
      ORDER BY position";
 
-const START_BATCH: &str = "UPDATE batches SET served = served + $2, queued = queued - $3, \
-     running = running + $3, started_at = coalesce(started_at, $4) WHERE id = $1";
+const START_BATCH: &str = "UPDATE batches SET served = served + :served, queued = queued - :started, \
+     running = running + :started, started_at = coalesce(started_at, :now) WHERE id = :batch_id";
 
-const SERVE_TENANT: &str = "UPDATE batch_tenants SET served = served + $2 WHERE tenant = $1";
+const SERVE_TENANT: &str =
+    "UPDATE batch_tenants SET served = served + :served WHERE tenant = :tenant";
 
-const EXTEND_LEASE: &str = "UPDATE batch_chunks SET ready_at = $4 \
-     WHERE batch_id = $1 AND number = $2 AND lease_token = $3 AND lease_owner IS NOT NULL";
+const EXTEND_LEASE: &str = "UPDATE batch_chunks SET ready_at = :until \
+     WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL";
 
 const BEGIN_ITEM: &str = "UPDATE batch_items SET attempts = attempts + 1 \
-     WHERE batch_id = $1 AND position = $4 AND state = 'queued' AND EXISTS \
-     (SELECT 1 FROM batch_chunks c WHERE c.batch_id = $1 AND c.number = $2 \
-      AND c.lease_token = $3 AND c.lease_owner IS NOT NULL)";
+     WHERE batch_id = :batch_id AND position = :position AND state = 'queued' AND EXISTS \
+     (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch_id AND c.number = :number \
+      AND c.lease_token = :token AND c.lease_owner IS NOT NULL)";
 
 impl Store {
     /// Leases the next chunk to a worker. Returns `None` if no chunk is ready.
@@ -73,17 +75,21 @@ impl Store {
             };
             let (token, was_leased) = (chunk.lease_token + 1, chunk.lease_owner.is_some());
             let expired_leases = chunk.expired_leases + i32::from(was_leased);
-            let lease: [&dyn Value; 6] = [
-                &chunk.batch_id,
-                &chunk.number,
-                &request.owner,
-                &token,
-                &micros(request.until),
-                &expired_leases,
-            ];
-            connection.execute(LEASE_CHUNK, &lease).await?;
-            let range: [&dyn Value; 3] = [&chunk.batch_id, &chunk.first_item, &chunk.end()];
-            let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, &range).await?;
+            let lease = params!(
+                batch_id = chunk.batch_id,
+                number = chunk.number,
+                owner = request.owner,
+                token,
+                until = micros(request.until),
+                expired_leases
+            );
+            connection.execute(LEASE_CHUNK, lease).await?;
+            let range = params!(
+                batch_id = chunk.batch_id,
+                first_item = chunk.first_item,
+                end = chunk.end()
+            );
+            let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, range).await?;
             let items: Vec<LeasedItem> = items
                 .into_iter()
                 .map(LeasedItem::try_from)
@@ -93,10 +99,13 @@ impl Store {
             let started = if was_leased { 0 } else { served };
             let now = to_the_microsecond(request.now);
             connection
-                .execute(START_BATCH, &[&chunk.batch_id, &served, &started, &now])
+                .execute(
+                    START_BATCH,
+                    params!(batch_id = chunk.batch_id, served, started, now),
+                )
                 .await?;
             connection
-                .execute(SERVE_TENANT, &[&chunk.tenant, &served])
+                .execute(SERVE_TENANT, params!(tenant = chunk.tenant, served))
                 .await?;
             chunk.leased(token, expired_leases, items).map(Some)
         })
@@ -112,8 +121,13 @@ impl Store {
             let Some(key) = LeaseKey::of(lease) else {
                 return Ok(false);
             };
-            let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &micros(until)];
-            Ok(connection.execute(EXTEND_LEASE, &values).await? == 1)
+            let values = params!(
+                batch_id = key.batch_id,
+                number = key.number,
+                token = key.token,
+                until = micros(until)
+            );
+            Ok(connection.execute(EXTEND_LEASE, values).await? == 1)
         })
     }
 
@@ -124,8 +138,13 @@ impl Store {
             let (Some(key), Ok(position)) = (LeaseKey::of(lease), i64::try_from(position)) else {
                 return Ok(false);
             };
-            let values: [&dyn Value; 4] = [&key.batch_id, &key.number, &key.token, &position];
-            Ok(connection.execute(BEGIN_ITEM, &values).await? == 1)
+            let values = params!(
+                batch_id = key.batch_id,
+                number = key.number,
+                token = key.token,
+                position
+            );
+            Ok(connection.execute(BEGIN_ITEM, values).await? == 1)
         })
     }
 }
@@ -138,15 +157,13 @@ async fn next_chunk(
     let Some(first) = request.models_keys.first() else {
         return Ok(None);
     };
-    // The statement has a fixed number of parameters, so the first key stands for those that are missing.
+    // A list of a fixed length keeps its plan, so the first key stands for those that are missing.
     let keys: [Digest; MAX_MODELS_KEYS] =
         std::array::from_fn(|index| Digest(*request.models_keys.get(index).unwrap_or(first)));
-    let mut values: Vec<&dyn Value> = vec![&now];
-    values.extend(keys.iter().map(|key| -> &dyn Value { key }));
     // No tenant has an empty name.
     let except = request.except.as_deref().unwrap_or_default();
-    values.push(&except);
-    let batch: Option<IdRow> = connection.fetch_optional(NEXT_BATCH, &values).await?;
+    let values = params!(now, models_keys = Many(&keys), except);
+    let batch: Option<IdRow> = connection.fetch_optional(NEXT_BATCH, values).await?;
     let Some(batch) = batch else {
         return Ok(None);
     };
@@ -155,7 +172,9 @@ async fn next_chunk(
     } else {
         NEXT_CHUNK
     };
-    Ok(connection.fetch_optional(query, &[&batch.id, &now]).await?)
+    Ok(connection
+        .fetch_optional(query, params!(batch = batch.id, now))
+        .await?)
 }
 
 #[cfg(test)]

@@ -13,63 +13,64 @@ use crate::call::{change, query};
 use crate::collections::detach_scans;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::purge::note_deletion;
 use crate::record::record;
 use crate::rows::{PayloadRow, ScanKeyRow};
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::{Digest, Value};
+use crate::values::Digest;
 
 /// The key is free again, so that the request can be sent again.
-const MARK: &str = "UPDATE batches SET deletion = $3, is_open = $4, idempotency_key = NULL \
-     WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
+const MARK: &str = "UPDATE batches SET deletion = :deletion, is_open = :is_open, idempotency_key = NULL \
+     WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
 
 /// Without its chunk, a lease is lost.
-const DELETE_CHUNKS: &str = "DELETE FROM batch_chunks WHERE batch_id = $1";
+const DELETE_CHUNKS: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch";
 
 const EXPIRED: &str = "SELECT tenant, id FROM batches \
-     WHERE deletion IS NULL AND expires_at <= $1 ORDER BY expires_at LIMIT 100";
+     WHERE deletion IS NULL AND expires_at <= :now ORDER BY expires_at LIMIT 100";
 
 const DELETED: &str =
-    "SELECT tenant, id FROM batches WHERE deletion IS NOT NULL ORDER BY id LIMIT $1";
+    "SELECT tenant, id FROM batches WHERE deletion IS NOT NULL ORDER BY id LIMIT :limit";
 
 /// Locks the batch until the transaction ends.
 const LOCK_DELETED: &str = "UPDATE batches SET payloads_due = payloads_due \
-     WHERE id = $1 AND deletion IS NOT NULL RETURNING deletion";
+     WHERE id = :batch AND deletion IS NOT NULL RETURNING deletion";
 
 /// The scans that the batch made and that no item of another batch has.
-const OWN_SCANS: &str = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = $1 AND NOT EXISTS \
-     (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> $1)";
+const OWN_SCANS: &str = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = :batch AND NOT EXISTS \
+     (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> :batch)";
 
-const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = $1";
+const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = :id";
 
-const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = $1 AND NOT EXISTS \
-     (SELECT 1 FROM scans s WHERE s.image_id = $1)";
+const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = :image_id AND NOT EXISTS \
+     (SELECT 1 FROM scans s WHERE s.image_id = :image_id)";
 
 const COUNT_FACES: &str = "SELECT count(*) AS faces, count(e.face_id) AS vectors FROM faces f \
-     LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = $1";
+     LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = :scan";
 
 const COUNT_VECTORS: &str = "SELECT CAST(0 AS bigint) AS faces, count(*) AS vectors \
-     FROM image_embeddings WHERE scan_id = $1";
+     FROM image_embeddings WHERE scan_id = :scan";
 
 const KEEP_COUNTS: &str = "INSERT INTO deleted_batches (id, tenant, operation, accepted, ok, error, \
      dead, cancelled, scans, images, faces, vectors, deletion, created_at, deleted_at) \
-     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, $2, $3, $4, $5, deletion, \
-     created_at, $6 FROM batches WHERE id = $1 ON CONFLICT (id) DO NOTHING";
+     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, :scans, :images, :faces, :vectors, deletion, \
+     created_at, :now FROM batches WHERE id = :batch ON CONFLICT (id) DO NOTHING";
 
 const DUE_PAYLOADS: &str = "SELECT tenant, id FROM batches \
-     WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT $1";
+     WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT :limit";
 
 /// An item with another state may need its payload for another attempt.
 const FINISHED_PAYLOADS: &str = "SELECT DISTINCT i.payload FROM batch_items i \
-     WHERE i.batch_id = $1 AND i.payload IS NOT NULL AND (i.payload > $2 OR $2 IS NULL) \
+     WHERE i.batch_id = :batch AND i.payload IS NOT NULL AND (i.payload > :after OR :after IS NULL) \
      AND i.state IN ('ok', 'cancelled') AND NOT EXISTS (SELECT 1 FROM batch_items o \
-         WHERE o.batch_id = $1 AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
-     ORDER BY i.payload LIMIT $3";
+         WHERE o.batch_id = :batch AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
+     ORDER BY i.payload LIMIT :limit";
 
-const DELETE: &str = "DELETE FROM batches WHERE id = $1";
+const DELETE: &str = "DELETE FROM batches WHERE id = :batch";
 
-const SWEPT: &str = "UPDATE batches SET payloads_due = $2 WHERE id = $1";
+const SWEPT: &str = "UPDATE batches SET payloads_due = :payloads_due WHERE id = :batch";
 
 record! {
     struct KeyRow {
@@ -106,12 +107,14 @@ pub(crate) async fn mark_deleted(
     (tenant, batch): (&str, Uuid),
     deletion: Deletion,
 ) -> Result<bool, StoreError> {
-    connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
-    let values: [&dyn Value; 4] = [&tenant, &batch, &deletion.name(), &false];
-    if connection.execute(MARK, &values).await? == 0 {
+    connection
+        .execute(LOCK_CHUNKS, params!(tenant, batch))
+        .await?;
+    let values = params!(tenant, batch, deletion = deletion.name(), is_open = false);
+    if connection.execute(MARK, values).await? == 0 {
         return Ok(false);
     }
-    connection.execute(DELETE_CHUNKS, &[&batch]).await?;
+    connection.execute(DELETE_CHUNKS, params!(batch)).await?;
     Ok(true)
 }
 
@@ -128,7 +131,9 @@ impl Store {
     /// Marks the batches as deleted whose time is over. Returns their number.
     pub async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
         change!(self, "expire_batches", |connection| {
-            let expired: Vec<KeyRow> = connection.fetch_all(EXPIRED, &[&micros(now)]).await?;
+            let expired: Vec<KeyRow> = connection
+                .fetch_all(EXPIRED, params!(now = micros(now)))
+                .await?;
             for batch in &expired {
                 mark_deleted(connection, (&batch.tenant, batch.id), Deletion::Expired).await?;
             }
@@ -139,7 +144,9 @@ impl Store {
     /// Returns batches that are marked as deleted, and whose rows are still there.
     pub async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "deleted_batches", |connection| {
-            let rows: Vec<KeyRow> = connection.fetch_all(DELETED, &[&i64::from(limit)]).await?;
+            let rows: Vec<KeyRow> = connection
+                .fetch_all(DELETED, params!(limit = i64::from(limit)))
+                .await?;
             Ok(rows.into_iter().map(BatchKey::from).collect())
         })
     }
@@ -150,28 +157,29 @@ impl Store {
     /// answered with, and the images that then have no scan. A row with the counts stays.
     pub async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError> {
         change!(self, "purge_batch", no_limit, |connection| {
-            let locked: Option<DeletionKindRow> =
-                connection.fetch_optional(LOCK_DELETED, &[&batch]).await?;
+            let locked: Option<DeletionKindRow> = connection
+                .fetch_optional(LOCK_DELETED, params!(batch))
+                .await?;
             let Some(locked) = locked else {
                 return Ok(());
             };
             let mut counts = Counts::default();
             if locked.deletion == Deletion::Erased.name() {
-                let own: Vec<ScanKeyRow> = connection.fetch_all(OWN_SCANS, &[&batch]).await?;
+                let own: Vec<ScanKeyRow> = connection.fetch_all(OWN_SCANS, params!(batch)).await?;
                 for scan in &own {
                     counts.delete_scan(connection, scan).await?;
                 }
             }
-            let values: [&dyn Value; 6] = [
-                &batch,
-                &counts.scans,
-                &counts.images,
-                &counts.faces,
-                &counts.vectors,
-                &to_the_microsecond(now),
-            ];
-            connection.execute(KEEP_COUNTS, &values).await?;
-            connection.execute(DELETE, &[&batch]).await?;
+            let values = params!(
+                batch,
+                scans = counts.scans,
+                images = counts.images,
+                faces = counts.faces,
+                vectors = counts.vectors,
+                now = to_the_microsecond(now)
+            );
+            connection.execute(KEEP_COUNTS, values).await?;
+            connection.execute(DELETE, params!(batch)).await?;
             note_deletion(connection, now).await
         })
     }
@@ -180,7 +188,7 @@ impl Store {
     pub async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "batches_with_due_payloads", |connection| {
             let rows: Vec<KeyRow> = connection
-                .fetch_all(DUE_PAYLOADS, &[&i64::from(limit)])
+                .fetch_all(DUE_PAYLOADS, params!(limit = i64::from(limit)))
                 .await?;
             Ok(rows.into_iter().map(BatchKey::from).collect())
         })
@@ -194,8 +202,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<[u8; 32]>, StoreError> {
         query!(self, "finished_payloads", |connection| {
-            let values: [&dyn Value; 3] = [&batch, &after.map(Digest), &i64::from(limit)];
-            let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, &values).await?;
+            let values = params!(batch, after = after.map(Digest), limit = i64::from(limit));
+            let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, values).await?;
             Ok(rows.into_iter().map(|row| row.payload.0).collect())
         })
     }
@@ -203,7 +211,9 @@ impl Store {
     /// Records that the finished payloads of a batch were deleted.
     pub async fn payloads_swept(&self, batch: Uuid) -> Result<(), StoreError> {
         change!(self, "payloads_swept", |connection| {
-            connection.execute(SWEPT, &[&batch, &false]).await?;
+            connection
+                .execute(SWEPT, params!(batch, payloads_due = false))
+                .await?;
             Ok(())
         })
     }
@@ -225,14 +235,20 @@ impl Counts {
         scan: &ScanKeyRow,
     ) -> Result<(), StoreError> {
         for query in [COUNT_FACES, COUNT_VECTORS] {
-            let row: Option<FacesRow> = connection.fetch_optional(query, &[&scan.id]).await?;
+            let row: Option<FacesRow> = connection
+                .fetch_optional(query, params!(scan = scan.id))
+                .await?;
             self.faces += row.as_ref().map_or(0, |row| row.faces);
             self.vectors += row.map_or(0, |row| row.vectors);
         }
         self.scans += 1;
         detach_scans(connection, &[scan.id]).await?;
-        connection.execute(DELETE_SCAN, &[&scan.id]).await?;
-        let deleted = connection.execute(DELETE_IMAGE, &[&scan.image_id]).await?;
+        connection
+            .execute(DELETE_SCAN, params!(id = scan.id))
+            .await?;
+        let deleted = connection
+            .execute(DELETE_IMAGE, params!(image_id = scan.image_id))
+            .await?;
         self.images += i64::try_from(deleted).unwrap_or(0);
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use sqlx::AssertSqlSafe;
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -11,26 +10,27 @@ use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease, ScanOutcome};
 use super::rows::LeaseKey;
 use super::submit;
 use crate::call::change;
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::{CountRow, IdRow, PositionRow};
 use crate::scans::{SavedScan, check_scan, save_scan};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
+use crate::values::{Many, Rows, Value};
 
 /// Locks the chunk, so that no other worker takes it before the transaction ends.
 const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = $1 AND number = $2 AND lease_token = $3 AND lease_owner IS NOT NULL \
+     WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL \
      RETURNING first_item, items";
 
 /// A finished item is not changed. The columns of the values are those of [`ItemValues::values`]. The range of positions keeps
 /// Postgres from reading the whole batch.
 const FINISH_ITEMS: &str = "UPDATE batch_items SET state = v.column2, cached = v.column3, \
      scan_id = v.column4, result = v.column5, error_code = v.column6, error_detail = v.column7, \
-     attempts = attempts + $2 FROM (VALUES {rows}) AS v \
-     WHERE batch_id = $1 AND position >= $3 AND position <= $4 AND position = v.column1 \
+     attempts = attempts + :attempts FROM (VALUES :rows) AS v \
+     WHERE batch_id = :batch AND position >= :first AND position <= :last AND position = v.column1 \
      AND state = 'queued' RETURNING position";
 
 /// The number of items that one statement finishes. A statement has at most 1000 parameters.
@@ -38,19 +38,19 @@ const ITEMS_PER_STATEMENT: usize = 140;
 
 /// A batch that was cancelled while a worker had the chunk has no more attempts.
 const CANCEL_REMAINING: &str = "UPDATE batch_items SET state = 'cancelled' \
-     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued' \
-     AND EXISTS (SELECT 1 FROM batches WHERE id = $1 AND cancelled_at IS NOT NULL)";
+     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued' \
+     AND EXISTS (SELECT 1 FROM batches WHERE id = :batch AND cancelled_at IS NOT NULL)";
 
 const REMAINING: &str = "SELECT count(*) AS count FROM batch_items \
-     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued'";
+     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
 
-const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = $1 AND number = $2";
+const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
 
-const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = $3, announced_at = NULL \
-     WHERE batch_id = $1 AND number = $2";
+const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = :retry_at, announced_at = NULL \
+     WHERE batch_id = :batch AND number = :number";
 
-const COUNT: &str = "UPDATE batches SET running = running - $2, queued = queued + $3, ok = ok + $4, \
-     cached = cached + $5, error = error + $6, dead = dead + $7, cancelled = cancelled + $8 WHERE id = $1";
+const COUNT: &str = "UPDATE batches SET running = running - :running, queued = queued + :returned, ok = ok + :ok, \
+     cached = cached + :cached, error = error + :error, dead = dead + :dead, cancelled = cancelled + :cancelled WHERE id = :batch";
 
 record! {
     struct RangeRow {
@@ -120,13 +120,12 @@ impl Store {
     pub async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
         change!(self, "sweep_cancelled", |connection| {
             let now = micros(now);
-            let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, &[&now]).await?;
+            let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, params!(now)).await?;
             let mut swept = 0;
             for chunk in ended {
                 let place = (chunk.batch_id, chunk.number);
-                let values: [&dyn Value; 3] = [&chunk.batch_id, &chunk.number, &now];
-                let range: Option<RangeRow> =
-                    connection.fetch_optional(LOCK_ENDED, &values).await?;
+                let values = params!(batch_id = chunk.batch_id, number = chunk.number, now);
+                let range: Option<RangeRow> = connection.fetch_optional(LOCK_ENDED, values).await?;
                 let Some(range) = range else {
                     continue;
                 };
@@ -152,8 +151,12 @@ impl Store {
             let Some(key) = LeaseKey::of(lease) else {
                 return Ok(None);
             };
-            let values: [&dyn Value; 3] = [&key.batch_id, &key.number, &key.token];
-            let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, &values).await?;
+            let values = params!(
+                batch_id = key.batch_id,
+                number = key.number,
+                token = key.token
+            );
+            let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, values).await?;
             let Some(range) = range else {
                 return Ok(None);
             };
@@ -221,17 +224,17 @@ impl Counts {
         returned: i64,
     ) -> Result<(), StoreError> {
         let running = self.finished() + returned + self.cancelled;
-        let values: [&dyn Value; 8] = [
-            &batch,
-            &running,
-            &returned,
-            &self.ok,
-            &self.cached,
-            &self.error,
-            &self.dead,
-            &self.cancelled,
-        ];
-        connection.execute(COUNT, &values).await?;
+        let values = params!(
+            batch,
+            running,
+            returned,
+            ok = self.ok,
+            cached = self.cached,
+            error = self.error,
+            dead = self.dead,
+            cancelled = self.cancelled
+        );
+        connection.execute(COUNT, values).await?;
         Ok(())
     }
 }
@@ -295,13 +298,9 @@ async fn update_items(
     for items in items.chunks(ITEMS_PER_STATEMENT) {
         let positions = || items.iter().map(|item| item.position);
         let (first, last) = (positions().min(), positions().max());
-        let rows = placeholders(5, items.len(), 7);
-        let statement = FINISH_ITEMS.replace("{rows}", &rows);
-        let mut values: Vec<&dyn Value> = vec![&batch, &attempts, &first, &last];
-        values.extend(items.iter().flat_map(ItemValues::values));
-        let rows: Vec<PositionRow> = connection
-            .fetch_all(AssertSqlSafe(statement), &values)
-            .await?;
+        let rows: Vec<_> = items.iter().map(ItemValues::values).collect();
+        let values = params!(batch, attempts, first, last, rows = Rows(&rows));
+        let rows: Vec<PositionRow> = connection.fetch_all(FINISH_ITEMS, values).await?;
         changed.extend(rows.into_iter().map(|row| row.position));
     }
     Ok(changed)
@@ -323,10 +322,9 @@ async fn stored_scans(
     let ids: Vec<Uuid> = cached.collect::<HashSet<_>>().into_iter().collect();
     let mut stored = HashSet::with_capacity(ids.len());
     for ids in ids.chunks(IDS_PER_QUERY) {
-        let list = placeholders(1, 1, ids.len());
-        let query = format!("SELECT id FROM scans WHERE id IN {list}");
-        let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
-        let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        let rows: Vec<IdRow> = connection
+            .fetch_all(STORED, params!(ids = Many(ids)))
+            .await?;
         stored.extend(rows.into_iter().map(|row| row.id));
     }
     Ok(stored)
@@ -374,28 +372,32 @@ async fn return_chunk(
     counts: &mut Counts,
 ) -> Result<i64, StoreError> {
     let end = range.first_item + i64::from(range.items);
-    let values: [&dyn Value; 3] = [&batch, &range.first_item, &end];
-    let cancelled = connection.execute(CANCEL_REMAINING, &values).await?;
+    let values = params!(batch, first_item = range.first_item, end);
+    let cancelled = connection.execute(CANCEL_REMAINING, values).await?;
     counts.cancelled += i64::try_from(cancelled).unwrap_or(i64::MAX);
-    let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, &values).await?;
+    let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, values).await?;
     let remaining = remaining.map_or(0, |row| row.count);
     if remaining == 0 {
-        connection.execute(DELETE_CHUNK, &[&batch, &number]).await?;
+        connection
+            .execute(DELETE_CHUNK, params!(batch, number))
+            .await?;
     } else {
         connection
-            .execute(RETURN_CHUNK, &[&batch, &number, &retry_at])
+            .execute(RETURN_CHUNK, params!(batch, number, retry_at))
             .await?;
     }
     Ok(remaining)
 }
 
+const STORED: &str = "SELECT id FROM scans WHERE id IN (:ids)";
+
 /// The chunks of cancelled batches whose lease ended.
 const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
-     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= $1 LIMIT 100";
+     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
 
 /// Locks the chunk if its lease is still over.
 const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
-     WHERE batch_id = $1 AND number = $2 AND ready_at <= $3 RETURNING first_item, items";
+     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now RETURNING first_item, items";
 
 record! {
     struct ChunkKeyRow {
@@ -406,7 +408,7 @@ record! {
 
 #[cfg(test)]
 crate::prepared::statements!(
-    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT, ENDED_CHUNKS,
-    LOCK_ENDED;
+    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT, STORED,
+    ENDED_CHUNKS, LOCK_ENDED;
     parts: FINISH_ITEMS
 );

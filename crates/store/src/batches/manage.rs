@@ -8,51 +8,51 @@ use super::submit::insert_chunks;
 use super::{read, submit};
 use crate::call::change;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::PositionRow;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::Value;
 use crate::webhooks::{WebhookEvent, insert_deliveries};
 
 /// Locks the batch until the transaction ends.
 const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
-     WHERE tenant = $1 AND id = $2 AND deletion IS NULL RETURNING next_chunk, chunk_size";
+     WHERE tenant = :tenant AND id = :batch AND deletion IS NULL RETURNING next_chunk, chunk_size";
 
 /// Locks the chunks of a tenant's batch. Workers lock a chunk before its batch, so whoever deletes chunks does it, too: in
 /// another order, the two could wait for each other.
 pub(super) const LOCK_CHUNKS: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = $2 AND EXISTS (SELECT 1 FROM batches b WHERE b.id = $2 AND b.tenant = $1)";
+     WHERE batch_id = :batch AND EXISTS (SELECT 1 FROM batches b WHERE b.id = :batch AND b.tenant = :tenant)";
 
-const CANCEL: &str = "UPDATE batches SET cancelled_at = $2, is_open = $3, payloads_due = $4 \
-     WHERE id = $1 AND cancelled_at IS NULL AND finished_at IS NULL";
+const CANCEL: &str = "UPDATE batches SET cancelled_at = :cancelled_at, is_open = :is_open, payloads_due = :payloads_due \
+     WHERE id = :batch AND cancelled_at IS NULL AND finished_at IS NULL";
 
 /// Ends the items of chunks that no worker has.
 const CANCEL_ITEMS: &str = "UPDATE batch_items SET state = 'cancelled' \
-     WHERE batch_id = $1 AND state = 'queued' AND NOT EXISTS (SELECT 1 FROM batch_chunks c \
-         WHERE c.batch_id = $1 AND c.lease_owner IS NOT NULL \
+     WHERE batch_id = :batch AND state = 'queued' AND NOT EXISTS (SELECT 1 FROM batch_chunks c \
+         WHERE c.batch_id = :batch AND c.lease_owner IS NOT NULL \
          AND batch_items.position >= c.first_item \
          AND batch_items.position < c.first_item + c.items)";
 
 const DELETE_WAITING_CHUNKS: &str =
-    "DELETE FROM batch_chunks WHERE batch_id = $1 AND lease_owner IS NULL";
+    "DELETE FROM batch_chunks WHERE batch_id = :batch AND lease_owner IS NULL";
 
 const COUNT_CANCELLED: &str =
-    "UPDATE batches SET queued = queued - $2, cancelled = cancelled + $2 WHERE id = $1";
+    "UPDATE batches SET queued = queued - :count, cancelled = cancelled + :count WHERE id = :batch";
 
 /// An item of a chunk that still exists is queued with that chunk.
 const FAILED_ITEMS: &str = "SELECT position FROM batch_items i \
-     WHERE batch_id = $1 AND state IN ('error', 'dead') AND NOT EXISTS \
-         (SELECT 1 FROM batch_chunks c WHERE c.batch_id = $1 \
+     WHERE batch_id = :batch AND state IN ('error', 'dead') AND NOT EXISTS \
+         (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch \
           AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
      ORDER BY position";
 
 const REQUEUE_ITEMS: &str = "UPDATE batch_items SET state = 'queued', attempts = 0, \
      error_code = NULL, error_detail = NULL \
-     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = $4";
+     WHERE batch_id = :batch AND position >= :first AND position < :end AND state = :state";
 
-const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + $2 + $3, error = error - $2, \
-     dead = dead - $3, next_chunk = $4, finished_at = NULL WHERE id = $1";
+const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + :errors + :dead, error = error - :errors, \
+     dead = dead - :dead, next_chunk = :next_chunk, finished_at = NULL WHERE id = :batch";
 
 record! {
     struct LockedBatch {
@@ -70,23 +70,27 @@ impl Store {
         now: OffsetDateTime,
     ) -> Result<Option<CancelledBatch>, StoreError> {
         change!(self, "cancel_batch", no_limit, |connection| {
-            connection.execute(LOCK_CHUNKS, &[&tenant, &batch]).await?;
+            connection
+                .execute(LOCK_CHUNKS, params!(tenant, batch))
+                .await?;
             let locked: Option<LockedBatch> = connection
-                .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
+                .fetch_optional(LOCK_BATCH, params!(tenant, batch))
                 .await?;
             if locked.is_none() {
                 return Ok(None);
             }
             let cancelled_at = to_the_microsecond(now);
-            let values: [&dyn Value; 4] = [&batch, &cancelled_at, &false, &true];
+            let values = params!(batch, cancelled_at, is_open = false, payloads_due = true);
             let mut cancelled = 0;
-            if connection.execute(CANCEL, &values).await? == 1 {
+            if connection.execute(CANCEL, values).await? == 1 {
                 insert_deliveries(connection, batch, WebhookEvent::BatchCancelled, now).await?;
-                cancelled = connection.execute(CANCEL_ITEMS, &[&batch]).await?;
-                connection.execute(DELETE_WAITING_CHUNKS, &[&batch]).await?;
+                cancelled = connection.execute(CANCEL_ITEMS, params!(batch)).await?;
+                connection
+                    .execute(DELETE_WAITING_CHUNKS, params!(batch))
+                    .await?;
                 let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
                 connection
-                    .execute(COUNT_CANCELLED, &[&batch, &count])
+                    .execute(COUNT_CANCELLED, params!(batch, count))
                     .await?;
             }
             let batch = read::find_batch(connection, tenant, batch).await?;
@@ -103,19 +107,20 @@ impl Store {
     ) -> Result<Option<u64>, StoreError> {
         change!(self, "retry_items", no_limit, |connection| {
             let locked: Option<LockedBatch> = connection
-                .fetch_optional(LOCK_BATCH, &[&tenant, &batch])
+                .fetch_optional(LOCK_BATCH, params!(tenant, batch))
                 .await?;
             let Some(locked) = locked else {
                 return Ok(None);
             };
-            let failed: Vec<PositionRow> = connection.fetch_all(FAILED_ITEMS, &[&batch]).await?;
+            let failed: Vec<PositionRow> =
+                connection.fetch_all(FAILED_ITEMS, params!(batch)).await?;
             let ranges = ranges(failed.iter().map(|row| row.position), locked.chunk_size);
             let (mut errors, mut dead) = (0, 0);
             for &(first, items) in &ranges {
                 let end = first + i64::from(items);
                 for (state, count) in [("error", &mut errors), ("dead", &mut dead)] {
                     let changed = connection
-                        .execute(REQUEUE_ITEMS, &[&batch, &first, &end, &state])
+                        .execute(REQUEUE_ITEMS, params!(batch, first, end, state))
                         .await?;
                     *count += i64::try_from(changed).unwrap_or(i64::MAX);
                 }
@@ -129,7 +134,7 @@ impl Store {
             if !chunks.is_empty() {
                 submit::join_fair_queue(connection, tenant).await?;
                 connection
-                    .execute(COUNT_REQUEUED, &[&batch, &errors, &dead, &next_chunk])
+                    .execute(COUNT_REQUEUED, params!(batch, errors, dead, next_chunk))
                     .await?;
             }
             Ok(Some(failed.len() as u64))

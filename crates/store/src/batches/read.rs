@@ -1,6 +1,5 @@
 //! Reading batches and items.
 
-use sqlx::AssertSqlSafe;
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -10,39 +9,40 @@ use super::records::{
 };
 use super::rows::{BatchRow, ItemRow, batch_columns};
 use crate::call::{query, snapshot};
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::{CountRow, IdRow};
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
 use crate::times::{from_micros, micros};
-use crate::values::{Digest, Value};
+use crate::values::{Digest, Many};
 
 const BATCH: &str = concat!(
     "SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE tenant = $1 AND id = $2 AND deletion IS NULL"
+    " FROM batches b WHERE tenant = :tenant AND id = :batch AND deletion IS NULL"
 );
 
 const BATCH_BY_ID: &str = concat!(
     "SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE id = $1 AND deletion IS NULL"
+    " FROM batches b WHERE id = :batch AND deletion IS NULL"
 );
 
 const BATCH_BY_KEY: &str = concat!(
     "SELECT ",
     batch_columns!(),
-    " FROM batches b WHERE tenant = $1 AND idempotency_key = $2 AND deletion IS NULL"
+    " FROM batches b WHERE tenant = :tenant AND idempotency_key = :key AND deletion IS NULL"
 );
 
 /// Without the receipts, which can have hundreds of refused entries each.
 const BATCHES: &str = concat!(
     "SELECT * FROM (SELECT ",
     batch_columns!("NULL"),
-    " FROM batches b WHERE tenant = $1 AND deletion IS NULL) b WHERE (state = $2 OR $2 IS NULL) \
-     AND (name = $3 OR $3 IS NULL) AND (id < $4 OR $4 IS NULL) ORDER BY id DESC LIMIT $5"
+    " FROM batches b WHERE tenant = :tenant AND deletion IS NULL) b WHERE (state = :state OR :state IS NULL) \
+     AND (name = :name OR :name IS NULL) AND (id < :after OR :after IS NULL) ORDER BY id DESC LIMIT :limit"
 );
 
 /// SQL for the items of a batch, each with what `$columns` names. A queued item is running while a worker has its chunk.
@@ -55,8 +55,8 @@ macro_rules! items {
                       WHERE c.batch_id = i.batch_id AND c.lease_owner IS NOT NULL \
                       AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
                   THEN 'running' ELSE i.state END AS state \
-             FROM batch_items i WHERE i.batch_id = $1 AND i.position > $2) i \
-             WHERE (state = $3 OR $3 IS NULL)"
+             FROM batch_items i WHERE i.batch_id = :batch AND i.position > :after) i \
+             WHERE (state = :state OR :state IS NULL)"
         )
     };
 }
@@ -67,7 +67,7 @@ const ITEMS: &str = concat!(
         "i.position, i.item_id, i.metadata, i.attempts, i.cached, i.scan_id, i.result, \
          i.error_code, i.error_detail"
     ),
-    " AND position <= $4 ORDER BY position"
+    " AND position <= :last ORDER BY position"
 );
 
 /// The inner query chooses the items first, so that no other item is measured.
@@ -77,22 +77,25 @@ const ITEM_SIZES: &str = concat!(
     tree_size!("m.result"),
     " + ",
     scan_size!("m.scan_id"),
-    " AS bigint) AS bytes FROM batch_items m WHERE m.batch_id = $1 AND m.position IN \
+    " AS bigint) AS bytes FROM batch_items m WHERE m.batch_id = :batch AND m.position IN \
          (SELECT position FROM ",
     items!("i.position"),
-    " ORDER BY position LIMIT $4) ORDER BY m.position"
+    " ORDER BY position LIMIT :limit) ORDER BY m.position"
 );
 
 const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
      CAST(coalesce(sum(running), 0) AS bigint) AS running, \
-     (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= $1) AS oldest \
+     (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= :now) AS oldest \
      FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
 
 const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS count FROM batches \
-     WHERE tenant = $1 AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+     WHERE tenant = :tenant AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+
+const ACTIVE: &str = "SELECT id FROM batches \
+     WHERE id IN (:batches) AND cancelled_at IS NULL AND deletion IS NULL";
 
 const RESULT: &str = "SELECT result FROM batch_items \
-     WHERE batch_id = $1 AND payload = $2 AND state = 'ok' AND result IS NOT NULL LIMIT 1";
+     WHERE batch_id = :batch AND payload = :payload AND state = 'ok' AND result IS NOT NULL LIMIT 1";
 
 record! {
     struct DepthRow {
@@ -107,7 +110,9 @@ pub(super) async fn find_batch(
     tenant: &str,
     batch: Uuid,
 ) -> Result<Option<Batch>, StoreError> {
-    let row: Option<BatchRow> = connection.fetch_optional(BATCH, &[&tenant, &batch]).await?;
+    let row: Option<BatchRow> = connection
+        .fetch_optional(BATCH, params!(tenant, batch))
+        .await?;
     row.map(Batch::try_from).transpose()
 }
 
@@ -115,7 +120,9 @@ pub(super) async fn find_batch_by_id(
     connection: &mut Connection<'_>,
     batch: Uuid,
 ) -> Result<Option<Batch>, StoreError> {
-    let row: Option<BatchRow> = connection.fetch_optional(BATCH_BY_ID, &[&batch]).await?;
+    let row: Option<BatchRow> = connection
+        .fetch_optional(BATCH_BY_ID, params!(batch))
+        .await?;
     row.map(Batch::try_from).transpose()
 }
 
@@ -137,8 +144,8 @@ impl Store {
         query!(self, "list_batches", |connection| {
             let state = filter.state.map(|state| state.name().to_owned());
             let limit = i64::from(page.limit);
-            let values: [&dyn Value; 5] = [&tenant, &state, &filter.name, &page.after, &limit];
-            let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, &values).await?;
+            let values = params!(tenant, state, name = filter.name, after = page.after, limit);
+            let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, values).await?;
             rows.into_iter().map(Batch::try_from).collect()
         })
     }
@@ -158,15 +165,15 @@ impl Store {
             let state = filter.state.map(|state: ItemState| state.name().to_owned());
             // One more item than requested shows whether there is a next page.
             let limit = i64::from(page.limit) + 1;
-            let values: [&dyn Value; 4] = [&batch, &after, &state, &limit];
-            let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, &values).await?;
+            let values = params!(batch, after, state, limit);
+            let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, values).await?;
             let requested = sizes.iter().take(page.limit as usize);
             let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
             let Some(last) = count.checked_sub(1).map(|last| sizes[last].position) else {
                 return Ok(ItemList::default());
             };
-            let values: [&dyn Value; 4] = [&batch, &after, &state, &last];
-            let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, &values).await?;
+            let values = params!(batch, after, state, last);
+            let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, values).await?;
             let items = rows.into_iter().map(Item::try_from);
             Ok(ItemList {
                 items: items.collect::<Result<_, _>>()?,
@@ -183,7 +190,7 @@ impl Store {
     ) -> Result<Option<serde_json::Value>, StoreError> {
         query!(self, "result_of_payload", |connection| {
             let row: Option<ResultRow> = connection
-                .fetch_optional(RESULT, &[&batch, &Digest(payload)])
+                .fetch_optional(RESULT, params!(batch, payload = Digest(payload)))
                 .await?;
             Ok(row.map(|row| row.result))
         })
@@ -195,12 +202,9 @@ impl Store {
             if batches.is_empty() {
                 return Ok(Vec::new());
             }
-            let list = placeholders(1, 1, batches.len());
-            let query = format!(
-                "SELECT id FROM batches WHERE id IN {list} AND cancelled_at IS NULL AND deletion IS NULL"
-            );
-            let values: Vec<&dyn Value> = batches.iter().map(|id| id as &dyn Value).collect();
-            let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+            let rows: Vec<IdRow> = connection
+                .fetch_all(ACTIVE, params!(batches = Many(batches)))
+                .await?;
             Ok(rows.into_iter().map(|row| row.id).collect())
         })
     }
@@ -208,7 +212,7 @@ impl Store {
     /// Returns the number of a tenant's items that are not finished.
     pub async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError> {
         query!(self, "waiting_items", |connection| {
-            let row: Option<CountRow> = connection.fetch_optional(WAITING, &[&tenant]).await?;
+            let row: Option<CountRow> = connection.fetch_optional(WAITING, params!(tenant)).await?;
             let items = row.map_or(0, |row| row.count);
             u64::try_from(items)
                 .map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
@@ -219,7 +223,8 @@ impl Store {
     pub async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {
         query!(self, "queue_depth", |connection| {
             let now = micros(now);
-            let row: Option<DepthRow> = connection.fetch_optional(QUEUE_DEPTH, &[&now]).await?;
+            let row: Option<DepthRow> =
+                connection.fetch_optional(QUEUE_DEPTH, params!(now)).await?;
             let Some(row) = row else {
                 return Ok(QueueDepth::default());
             };
@@ -239,7 +244,7 @@ pub(super) async fn find_batch_by_key(
     key: &str,
 ) -> Result<Option<Batch>, StoreError> {
     let row: Option<BatchRow> = connection
-        .fetch_optional(BATCH_BY_KEY, &[&tenant, &key])
+        .fetch_optional(BATCH_BY_KEY, params!(tenant, key))
         .await?;
     row.map(Batch::try_from).transpose()
 }
@@ -267,5 +272,6 @@ crate::prepared::statements!(
     ITEM_SIZES,
     QUEUE_DEPTH,
     WAITING,
+    ACTIVE,
     RESULT
 );

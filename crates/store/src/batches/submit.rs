@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -12,43 +11,47 @@ use super::records::{
 };
 use super::rows::NewItemRow;
 use crate::call::change;
-use crate::connection::{Connection, insert_rows, placeholders};
+use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::{Digest, Value};
+use crate::values::{Digest, Rows, Value};
 use crate::webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch};
 
 const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
      models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
      running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent, key_id) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $12, $13, $14, $15, $16) \
+     VALUES (:id, :tenant, :name, :operation, :options, :models, :models_key, :priority, :idempotency_key, :chunk_size, 0, :is_open, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, :created_at, :expires_at, :payloads_due, :traceparent, :key_id) \
      ON CONFLICT (tenant, idempotency_key) DO NOTHING";
 
 /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
-const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = $1 AND is_open \
-     AND cancelled_at IS NULL AND (submitted = $2 OR $2 IS NULL) RETURNING tenant, accepted, next_chunk, chunk_size";
+const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = :batch AND is_open \
+     AND cancelled_at IS NULL AND (submitted = :read_before OR :read_before IS NULL) RETURNING tenant, accepted, next_chunk, chunk_size";
 
-const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + $2, \
-     accepted = accepted + $3, queued = queued + $3, next_chunk = $4, finished_at = NULL \
-     WHERE id = $1";
+const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + :read, \
+     accepted = accepted + :accepted, queued = queued + :accepted, next_chunk = :next_chunk, finished_at = NULL \
+     WHERE id = :batch";
 
 /// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
 const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
-     VALUES ($1, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
+     VALUES (:tenant, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
          (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
      ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
      WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
          (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
 
-const COMPLETE: &str = "UPDATE batches SET request_digest = $2, receipt = $3, is_open = $4 \
-     WHERE id = $1 AND request_digest IS NULL";
+/// A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
+const KNOWN_IDS: &str = "WITH sent (id) AS (VALUES :sent) SELECT (SELECT i.item_id FROM batch_items i \
+     WHERE i.batch_id = :batch AND i.item_id = sent.id) AS item_id FROM sent";
 
-const CLOSE: &str =
-    "UPDATE batches SET is_open = $3 WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
+const COMPLETE: &str = "UPDATE batches SET request_digest = :digest, receipt = :receipt, is_open = :stays_open \
+     WHERE id = :batch AND request_digest IS NULL";
 
-const FINISH: &str = "UPDATE batches SET finished_at = $2, payloads_due = $3 WHERE id = $1 AND NOT is_open \
+const CLOSE: &str = "UPDATE batches SET is_open = :is_open WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
+
+const FINISH: &str = "UPDATE batches SET finished_at = :now, payloads_due = :payloads_due WHERE id = :batch AND NOT is_open \
      AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
 
 record! {
@@ -86,24 +89,24 @@ impl Store {
             let inserted = connection
                 .execute(
                     INSERT_BATCH,
-                    &[
-                        &batch.id,
-                        &batch.tenant,
-                        &batch.name,
-                        &batch.operation,
-                        &batch.options,
-                        &batch.models,
-                        &Digest(batch.models_key),
-                        &batch.priority,
-                        &batch.idempotency_key,
-                        &i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
-                        &true,
-                        &to_the_microsecond(batch.created_at),
-                        &batch.expires_at.map(micros),
-                        &false,
-                        &batch.traceparent,
-                        &batch.key_id,
-                    ],
+                    params!(
+                        id = batch.id,
+                        tenant = batch.tenant,
+                        name = batch.name,
+                        operation = batch.operation,
+                        options = batch.options,
+                        models = batch.models,
+                        models_key = Digest(batch.models_key),
+                        priority = batch.priority,
+                        idempotency_key = batch.idempotency_key,
+                        chunk_size = i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
+                        is_open = true,
+                        created_at = to_the_microsecond(batch.created_at),
+                        expires_at = batch.expires_at.map(micros),
+                        payloads_due = false,
+                        traceparent = batch.traceparent,
+                        key_id = batch.key_id
+                    ),
                 )
                 .await?;
             if inserted == 1 {
@@ -134,7 +137,7 @@ impl Store {
                 .read_before
                 .map(|read| i64::try_from(read).unwrap_or(i64::MAX));
             let Some(locked) = connection
-                .fetch_optional::<LockedBatch>(LOCK_BATCH, &[&batch, &read_before])
+                .fetch_optional::<LockedBatch>(LOCK_BATCH, params!(batch, read_before))
                 .await?
             else {
                 return Ok(None);
@@ -162,7 +165,7 @@ impl Store {
             let read = i64::try_from(new.read).unwrap_or(i64::MAX);
             let next_chunk = locked.next_chunk + chunks.len() as i32;
             connection
-                .execute(ADD_TO_COUNTS, &[&batch, &read, &accepted, &next_chunk])
+                .execute(ADD_TO_COUNTS, params!(batch, read, accepted, next_chunk))
                 .await?;
             Ok(Some(AddedItems {
                 accepted: kept.len() as u64,
@@ -178,13 +181,13 @@ impl Store {
     ) -> Result<Option<Batch>, StoreError> {
         change!(self, "complete_request", |connection| {
             let digest = Digest(request.digest);
-            let values: [&dyn Value; 4] = [
-                &request.batch,
-                &digest,
-                &request.receipt,
-                &request.stays_open,
-            ];
-            connection.execute(COMPLETE, &values).await?;
+            let values = params!(
+                batch = request.batch,
+                digest,
+                receipt = request.receipt,
+                stays_open = request.stays_open
+            );
+            connection.execute(COMPLETE, values).await?;
             finish_if_done(connection, request.batch, request.now).await?;
             read::find_batch_by_id(connection, request.batch).await
         })
@@ -199,7 +202,7 @@ impl Store {
     ) -> Result<Option<Batch>, StoreError> {
         change!(self, "close_batch", |connection| {
             let found = connection
-                .execute(CLOSE, &[&tenant, &batch, &false])
+                .execute(CLOSE, params!(tenant, batch, is_open = false))
                 .await?;
             if found == 1 {
                 finish_if_done(connection, batch, now).await?;
@@ -214,7 +217,7 @@ pub(super) async fn join_fair_queue(
     connection: &mut Connection<'_>,
     tenant: &str,
 ) -> Result<(), StoreError> {
-    connection.execute(JOIN_FAIR_QUEUE, &[&tenant]).await?;
+    connection.execute(JOIN_FAIR_QUEUE, params!(tenant)).await?;
     Ok(())
 }
 
@@ -246,15 +249,10 @@ async fn known_ids(
     let mut known = HashSet::new();
     let ids: Vec<_> = items.iter().filter_map(|item| item.id.as_ref()).collect();
     for ids in ids.chunks(IDS_PER_QUERY) {
-        let mut values: Vec<&dyn Value> = vec![&batch];
-        values.extend(ids.iter().map(|&id| id as &dyn Value));
-        // A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
-        let query = format!(
-            "WITH sent (id) AS (VALUES {}) SELECT (SELECT i.item_id FROM batch_items i \
-             WHERE i.batch_id = $1 AND i.item_id = sent.id) AS item_id FROM sent",
-            placeholders(2, ids.len(), 1)
-        );
-        let rows: Vec<ItemIdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+        let sent: Vec<[&dyn Value; 1]> = ids.iter().map(|&id| [id as &dyn Value]).collect();
+        let rows: Vec<ItemIdRow> = connection
+            .fetch_all(KNOWN_IDS, params!(batch, sent = Rows(&sent)))
+            .await?;
         known.extend(rows.into_iter().filter_map(|row| row.item_id));
     }
     Ok(known)
@@ -276,7 +274,10 @@ pub(crate) async fn finish_if_done(
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let changed = connection
-        .execute(FINISH, &[&batch, &to_the_microsecond(now), &true])
+        .execute(
+            FINISH,
+            params!(batch, now = to_the_microsecond(now), payloads_due = true),
+        )
         .await?;
     if changed == 1 {
         insert_deliveries(connection, batch, WebhookEvent::BatchDone, now).await?;
@@ -286,13 +287,8 @@ pub(crate) async fn finish_if_done(
 
 #[cfg(test)]
 crate::prepared::statements!(
-    INSERT_BATCH,
-    LOCK_BATCH,
-    ADD_TO_COUNTS,
-    JOIN_FAIR_QUEUE,
-    COMPLETE,
-    CLOSE,
-    FINISH
+    INSERT_BATCH, LOCK_BATCH, ADD_TO_COUNTS, JOIN_FAIR_QUEUE, COMPLETE, CLOSE, FINISH;
+    parts: KNOWN_IDS
 );
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
@@ -21,30 +22,30 @@ use crate::values::{Floats, Value};
 /// Locks a stored face, so that an erasure of it also finds the new enrolment. SQLite has no `FOR UPDATE`, but an update that
 /// changes nothing locks the row in both databases.
 const LOCK_FACE: &str = "UPDATE faces SET position = position \
-     WHERE id = $2 AND image_id IN (SELECT id FROM images WHERE tenant = $1) RETURNING image_id AS id";
+     WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id AS id";
 
 const FIND: &str = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND s.id = $3";
+     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
 
 const LIVE: &str = concat!(
     "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
-     WHERE c.id = $1 AND s.id = $2 AND ",
-    is_live!("$3")
+     WHERE c.id = :collection AND s.id = :subject AND ",
+    is_live!(":now")
 );
 
-const SEEN: &str = "UPDATE subjects SET last_seen_at = $2 WHERE id = $1";
+const SEEN: &str = "UPDATE subjects SET last_seen_at = :now WHERE id = :subject";
 
 const INTO: &str = "enrolments (id, collection_id, subject_id, face_id, image_id, created_at, \
      is_acceptable, vector)";
 
 const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
      JOIN collections c ON c.id = e.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND e.id = $3";
+     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.id = :id";
 
 const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
      JOIN collections c ON c.id = e.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND e.subject_id = $3 \
-     AND e.row_id > coalesce((SELECT row_id FROM enrolments WHERE id = $4), 0) ORDER BY e.row_id LIMIT $5";
+     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.subject_id = :subject \
+     AND e.row_id > coalesce((SELECT row_id FROM enrolments WHERE id = :after), 0) ORDER BY e.row_id LIMIT :limit";
 
 /// The greatest difference of the squared length of a vector from 1.
 const LENGTH_TOLERANCE: f64 = 0.01;
@@ -127,7 +128,7 @@ impl Store {
                 .collect();
             insert_rows(connection, INTO, &rows).await?;
             if let Some(subject) = subject.filter(|_| !faces.is_empty()) {
-                connection.execute(SEEN, &[&subject, &now]).await?;
+                connection.execute(SEEN, params!(subject, now)).await?;
             }
             append(connection, audit.as_slice()).await?;
             Ok(Enrolled::Done)
@@ -142,7 +143,7 @@ impl Store {
     ) -> Result<Option<Enrolment>, StoreError> {
         query!(self, "enrolment", |connection| {
             let row: Option<EnrolmentRow> = connection
-                .fetch_optional(ONE, &[&key.tenant, &key.id, &id])
+                .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id, id))
                 .await?;
             row.map(Enrolment::try_from).transpose()
         })
@@ -158,8 +159,14 @@ impl Store {
         query!(self, "list_enrolments", |connection| {
             let (after, limit) = page;
             let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-            let values: [&dyn Value; 5] = [&key.tenant, &key.id, &subject, &after, &limit];
-            let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, &values).await?;
+            let values = params!(
+                tenant = key.tenant,
+                collection = key.id,
+                subject,
+                after,
+                limit
+            );
+            let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(Enrolment::try_from).collect()
         })
     }
@@ -176,7 +183,7 @@ async fn lock_faces(
     let mut images = BTreeMap::new();
     for id in ids {
         let row: Option<IdRow> = connection
-            .fetch_optional(LOCK_FACE, &[&tenant, &id])
+            .fetch_optional(LOCK_FACE, params!(tenant, id))
             .await?;
         let Some(image) = row else {
             return Ok(None);
@@ -196,14 +203,14 @@ async fn check_subject(
     (key, subject): (CollectionKey<'_>, Uuid),
     now: OffsetDateTime,
 ) -> Result<Enrolled, StoreError> {
-    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &subject];
-    let found: Option<IdRow> = connection.fetch_optional(FIND, &values).await?;
+    let values = params!(tenant = key.tenant, collection = key.id, subject);
+    let found: Option<IdRow> = connection.fetch_optional(FIND, values).await?;
     if found.is_none() {
         return Ok(Enrolled::NotFound);
     }
     let now = micros(now);
-    let values: [&dyn Value; 3] = [&key.id, &subject, &now];
-    let live: Option<IdRow> = connection.fetch_optional(LIVE, &values).await?;
+    let values = params!(collection = key.id, subject, now);
+    let live: Option<IdRow> = connection.fetch_optional(LIVE, values).await?;
     Ok(match live {
         Some(_) => Enrolled::Done,
         None => Enrolled::NotLive,

@@ -11,40 +11,41 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::purge::note_deletion;
 use crate::record::record;
 use crate::rows::{IdRow, TenantRow};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 /// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
-const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= $1 \
+const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= :now \
      UNION SELECT s.id, s.collection_id FROM subjects s \
          JOIN collections c ON c.id = s.collection_id \
-         WHERE s.consent_expires_at <= $1 AND c.consent_required \
+         WHERE s.consent_expires_at <= :now AND c.consent_required \
      UNION SELECT s.id, s.collection_id FROM collections c JOIN subjects s \
-         ON s.collection_id = c.id AND s.last_seen_at <= $1 - c.retention_days * 86400000000 \
-     LIMIT $2";
+         ON s.collection_id = c.id AND s.last_seen_at <= :now - c.retention_days * 86400000000 \
+     LIMIT :limit";
 
 /// Waits for enrolments, which lock the collection before the subject.
-const LOCK: &str = "UPDATE collections SET position = position WHERE id = $1 RETURNING tenant";
+const LOCK: &str =
+    "UPDATE collections SET position = position WHERE id = :collection RETURNING tenant";
 
 /// A subject that was changed after it was found may not be over any more.
-const DELETE: &str = "DELETE FROM subjects WHERE id = $1 AND (expires_at <= $2 OR EXISTS \
+const DELETE: &str = "DELETE FROM subjects WHERE id = :subject AND (expires_at <= :now OR EXISTS \
      (SELECT 1 FROM collections c WHERE c.id = subjects.collection_id AND \
-     (subjects.last_seen_at + c.retention_days * 86400000000 <= $2 \
-     OR (c.consent_required AND subjects.consent_expires_at <= $2))))";
+     (subjects.last_seen_at + c.retention_days * 86400000000 <= :now \
+     OR (c.consent_required AND subjects.consent_expires_at <= :now))))";
 
 /// A library with a face whose time is over.
 const LIBRARY: &str = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
      (SELECT 1 FROM enrolments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
-     AND e.created_at <= $1 - c.retention_days * 86400000000) LIMIT 1";
+     AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1";
 
 const DELETE_FACES: &str = "DELETE FROM enrolments WHERE row_id IN \
      (SELECT e.row_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
-     WHERE c.id = $1 AND e.subject_id IS NULL \
-     AND e.created_at <= $2 - c.retention_days * 86400000000 LIMIT $3)";
+     WHERE c.id = :library AND e.subject_id IS NULL \
+     AND e.created_at <= :now - c.retention_days * 86400000000 LIMIT :limit)";
 
 record! {
     struct OverRow {
@@ -114,8 +115,8 @@ async fn find(
     now: OffsetDateTime,
     limit: u32,
 ) -> Result<BTreeMap<Uuid, Vec<Uuid>>, StoreError> {
-    let values: [&dyn Value; 2] = [&micros(now), &i64::from(limit)];
-    let over: Vec<OverRow> = connection.fetch_all(OVER, &values).await?;
+    let values = params!(now = micros(now), limit = i64::from(limit));
+    let over: Vec<OverRow> = connection.fetch_all(OVER, values).await?;
     let mut by_collection: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
     for row in over {
         by_collection
@@ -138,7 +139,9 @@ async fn delete(
     let now = micros(expiry.now);
     let mut deleted = 0;
     for subject in &expiry.subjects {
-        deleted += connection.execute(DELETE, &[subject, &now]).await?;
+        deleted += connection
+            .execute(DELETE, params!(subject = *subject, now))
+            .await?;
     }
     if deleted > 0 {
         note_deletion(connection, expiry.now).await?;
@@ -175,7 +178,7 @@ async fn lock(
     connection: &mut Connection<'_>,
     collection: Uuid,
 ) -> Result<Option<String>, StoreError> {
-    let owner: Option<TenantRow> = connection.fetch_optional(LOCK, &[&collection]).await?;
+    let owner: Option<TenantRow> = connection.fetch_optional(LOCK, params!(collection)).await?;
     Ok(owner.map(|owner| owner.tenant))
 }
 
@@ -184,7 +187,9 @@ async fn library(
     connection: &mut Connection<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<Uuid>, StoreError> {
-    let library: Option<IdRow> = connection.fetch_optional(LIBRARY, &[&micros(now)]).await?;
+    let library: Option<IdRow> = connection
+        .fetch_optional(LIBRARY, params!(now = micros(now)))
+        .await?;
     Ok(library.map(|library| library.id))
 }
 
@@ -198,8 +203,8 @@ async fn delete_faces(
     let Some(tenant) = lock(connection, library).await? else {
         return Ok(0);
     };
-    let values: [&dyn Value; 3] = [&library, &micros(now), &i64::from(limit)];
-    let deleted = connection.execute(DELETE_FACES, &values).await?;
+    let values = params!(library, now = micros(now), limit = i64::from(limit));
+    let deleted = connection.execute(DELETE_FACES, values).await?;
     if deleted > 0 {
         note_deletion(connection, now).await?;
     }

@@ -1,6 +1,5 @@
 //! What an index reads: vectors, changes, and the rows that may be in an answer.
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -8,12 +7,12 @@ use super::live::{is_live, is_live_face};
 use super::records::{CollectionKey, IndexChange, IndexPosition, IndexRow, LiveRow};
 use super::rows::{ChangeRow, LiveVectorRow, VectorRow};
 use crate::call::{change, query};
-use crate::connection::placeholders;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
+use crate::values::Many;
 
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
@@ -22,27 +21,30 @@ const POSITIONS: &str =
     "SELECT id, contract, dim, position, enrolled FROM collections WHERE NOT is_erased";
 
 const POSITION: &str = "SELECT id, contract, dim, position, enrolled FROM collections \
-     WHERE id = $1 AND NOT is_erased";
+     WHERE id = :collection AND NOT is_erased";
 
 const ROWS: &str = "SELECT row_id, vector FROM enrolments \
-     WHERE collection_id = $1 AND row_id > $2 ORDER BY row_id LIMIT $3";
+     WHERE collection_id = :collection AND row_id > :after ORDER BY row_id LIMIT :limit";
+
+const ROWS_OF: &str =
+    "SELECT row_id, vector FROM enrolments WHERE collection_id = :collection AND row_id IN (:rows)";
 
 const CHANGES: &str = "SELECT position, is_added, row_id FROM index_changes \
-     WHERE collection_id = $1 AND position > $2 ORDER BY position LIMIT $3";
+     WHERE collection_id = :collection AND position > :after ORDER BY position LIMIT :limit";
 
-const TRIM: &str = "DELETE FROM index_changes WHERE collection_id = $1 AND position <= $2";
+const TRIM: &str =
+    "DELETE FROM index_changes WHERE collection_id = :collection AND position <= :up_to";
 
-/// The list of the rows follows.
 const LIVE: &str = concat!(
     "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
      m.person_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
      LEFT JOIN subjects s ON s.id = e.subject_id \
      LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND (",
-    is_live_face!("$3"),
+     WHERE c.tenant = :tenant AND c.id = :collection AND (",
+    is_live_face!(":now"),
     " OR ",
-    is_live!("$3"),
-    ") AND e.row_id IN "
+    is_live!(":now"),
+    ") AND e.row_id IN (:rows)"
 );
 
 record! {
@@ -69,11 +71,13 @@ impl Store {
             let mut live = Vec::with_capacity(rows.len());
             for rows in rows.chunks(MAX_ROWS) {
                 let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
-                let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &now];
-                values.extend(rows.iter().map(|row| row as &dyn Value));
-                let query = format!("{LIVE}{}", placeholders(4, 1, rows.len()));
-                let found: Vec<LiveVectorRow> =
-                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                let values = params!(
+                    tenant = key.tenant,
+                    collection = key.id,
+                    now,
+                    rows = Many(&rows)
+                );
+                let found: Vec<LiveVectorRow> = connection.fetch_all(LIVE, values).await?;
                 for row in found {
                     live.push(row.try_into()?);
                 }
@@ -85,7 +89,7 @@ impl Store {
     /// Returns the number of changes of each collection so far.
     pub async fn index_positions(&self) -> Result<Vec<IndexPosition>, StoreError> {
         query!(self, "index_positions", |connection| {
-            let rows: Vec<IndexPositionRow> = connection.fetch_all(POSITIONS, &[]).await?;
+            let rows: Vec<IndexPositionRow> = connection.fetch_all(POSITIONS, params!()).await?;
             Ok(rows.into_iter().map(IndexPosition::from).collect())
         })
     }
@@ -96,8 +100,9 @@ impl Store {
         collection: Uuid,
     ) -> Result<Option<IndexPosition>, StoreError> {
         query!(self, "index_position", |connection| {
-            let row: Option<IndexPositionRow> =
-                connection.fetch_optional(POSITION, &[&collection]).await?;
+            let row: Option<IndexPositionRow> = connection
+                .fetch_optional(POSITION, params!(collection))
+                .await?;
             Ok(row.map(IndexPosition::from))
         })
     }
@@ -110,8 +115,12 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<IndexRow>, StoreError> {
         query!(self, "index_rows", |connection| {
-            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-            let rows: Vec<VectorRow> = connection.fetch_all(ROWS, &values).await?;
+            let values = params!(
+                collection,
+                after = after.cast_signed(),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<VectorRow> = connection.fetch_all(ROWS, values).await?;
             Ok(rows.into_iter().map(IndexRow::from).collect())
         })
     }
@@ -126,14 +135,8 @@ impl Store {
             let mut found = Vec::with_capacity(rows.len());
             for rows in rows.chunks(MAX_ROWS) {
                 let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
-                let mut values: Vec<&dyn Value> = vec![&collection];
-                values.extend(rows.iter().map(|row| row as &dyn Value));
-                let query = format!(
-                    "SELECT row_id, vector FROM enrolments WHERE collection_id = $1 AND row_id IN {}",
-                    placeholders(2, 1, rows.len())
-                );
-                let rows: Vec<VectorRow> =
-                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                let values = params!(collection, rows = Many(&rows));
+                let rows: Vec<VectorRow> = connection.fetch_all(ROWS_OF, values).await?;
                 found.extend(rows.into_iter().map(IndexRow::from));
             }
             Ok(found)
@@ -148,8 +151,12 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<IndexChange>, StoreError> {
         query!(self, "index_changes", |connection| {
-            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-            let rows: Vec<ChangeRow> = connection.fetch_all(CHANGES, &values).await?;
+            let values = params!(
+                collection,
+                after = after.cast_signed(),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<ChangeRow> = connection.fetch_all(CHANGES, values).await?;
             Ok(rows.into_iter().map(IndexChange::from).collect())
         })
     }
@@ -157,8 +164,8 @@ impl Store {
     /// Deletes the changes of a collection up to a position.
     pub async fn trim_index_changes(&self, collection: Uuid, up_to: u64) -> Result<(), StoreError> {
         change!(self, "trim_index_changes", |connection| {
-            let values: [&dyn Value; 2] = [&collection, &up_to.cast_signed()];
-            connection.execute(TRIM, &values).await?;
+            let values = params!(collection, up_to = up_to.cast_signed());
+            connection.execute(TRIM, values).await?;
             Ok(())
         })
     }
@@ -177,4 +184,4 @@ impl From<IndexPositionRow> for IndexPosition {
 }
 
 #[cfg(test)]
-crate::prepared::statements!(POSITIONS, POSITION, ROWS, CHANGES, TRIM; parts: LIVE);
+crate::prepared::statements!(POSITIONS, POSITION, ROWS, ROWS_OF, CHANGES, TRIM, LIVE);

@@ -10,14 +10,14 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, contract, dim, purpose, \
      legal_basis, consent_required, retention_days, far, created_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+     VALUES (:id, :tenant, :name, :kind, :contract, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
      ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
 
 macro_rules! select {
@@ -30,33 +30,35 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("WHERE tenant = $1 AND id = $2 AND NOT is_erased");
+const ONE: &str = select!("WHERE tenant = :tenant AND id = :collection AND NOT is_erased");
 
-const BY_ID: &str = select!("WHERE id = $1 AND NOT is_erased");
+const BY_ID: &str = select!("WHERE id = :id AND NOT is_erased");
 
-const LIST: &str = select!("WHERE tenant = $1 AND id > $2 AND NOT is_erased ORDER BY id LIMIT $3");
+const LIST: &str =
+    select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
 
-const SUPPRESSION: &str =
-    select!("WHERE tenant = $1 AND kind = $2 AND contract = $3 AND NOT is_erased ORDER BY id");
+const SUPPRESSION: &str = select!(
+    "WHERE tenant = :tenant AND kind = :Suppression AND contract = :contract AND NOT is_erased ORDER BY id"
+);
 
 const SIZE: &str = "SELECT \
-     (SELECT count(*) FROM subjects WHERE collection_id = $1) AS subjects, \
-     enrolled AS enrolments FROM collections WHERE id = $1";
+     (SELECT count(*) FROM subjects WHERE collection_id = :id) AS subjects, \
+     enrolled AS enrolments FROM collections WHERE id = :id";
 
 /// Waits for other changes of the collection.
 const LOCK: &str = "UPDATE collections SET position = position \
-     WHERE tenant = $1 AND id = $2 AND NOT is_erased RETURNING id";
+     WHERE tenant = :tenant AND id = :collection AND NOT is_erased RETURNING id";
 
-const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = $1 AND name = $2 AND id <> $3 \
+const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = :tenant AND name = :name AND id <> :collection \
      AND NOT is_erased";
 
-const CHANGE: &str = "UPDATE collections SET name = $3, legal_basis = $4, \
-     consent_required = $5, retention_days = $6, far = $7 WHERE tenant = $1 AND id = $2";
+const CHANGE: &str = "UPDATE collections SET name = :name, legal_basis = :legal_basis, \
+     consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :collection";
 
-const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrolments WHERE collection_id = $1 \
-     AND EXISTS (SELECT 1 FROM collections c WHERE c.id = $1 AND c.consent_required) \
+const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrolments WHERE collection_id = :collection \
+     AND EXISTS (SELECT 1 FROM collections c WHERE c.id = :collection AND c.consent_required) \
      AND subject_id IN (SELECT s.id FROM subjects s \
-         WHERE s.collection_id = $1 AND s.consent_expires_at IS NULL)";
+         WHERE s.collection_id = :collection AND s.consent_expires_at IS NULL)";
 
 impl Store {
     /// Creates a collection. [`Written::Taken`] if the tenant has one with its name.
@@ -67,21 +69,21 @@ impl Store {
     ) -> Result<Written, StoreError> {
         change!(self, "create_collection", |connection| {
             let terms = &collection.terms;
-            let values: [&dyn Value; 12] = [
-                &collection.id,
-                &collection.tenant,
-                &terms.name,
-                &collection.kind.name(),
-                &collection.contract,
-                &collection.dim.cast_signed(),
-                &terms.purpose,
-                &terms.legal_basis,
-                &terms.consent_required,
-                &terms.retention_days.cast_signed(),
-                &terms.far,
-                &micros(collection.created_at),
-            ];
-            if connection.execute(INSERT, &values).await? == 0 {
+            let values = params!(
+                id = collection.id,
+                tenant = collection.tenant,
+                name = terms.name,
+                kind = collection.kind.name(),
+                contract = collection.contract,
+                dim = collection.dim.cast_signed(),
+                purpose = terms.purpose,
+                legal_basis = terms.legal_basis,
+                consent_required = terms.consent_required,
+                retention_days = terms.retention_days.cast_signed(),
+                far = terms.far,
+                created_at = micros(collection.created_at)
+            );
+            if connection.execute(INSERT, values).await? == 0 {
                 return Ok(Written::Taken);
             }
             append(connection, audit.as_slice()).await?;
@@ -102,7 +104,7 @@ impl Store {
     /// Returns the number of subjects and of enrolled faces.
     pub async fn collection_size(&self, id: Uuid) -> Result<CollectionSize, StoreError> {
         query!(self, "collection_size", |connection| {
-            let row: Option<SizeRow> = connection.fetch_optional(SIZE, &[&id]).await?;
+            let row: Option<SizeRow> = connection.fetch_optional(SIZE, params!(id)).await?;
             Ok(
                 row.map_or_else(CollectionSize::default, |row| CollectionSize {
                     subjects: row.subjects.cast_unsigned(),
@@ -120,8 +122,12 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Collection>, StoreError> {
         query!(self, "list_collections", |connection| {
-            let values: [&dyn Value; 3] = [&tenant, &after.unwrap_or_default(), &i64::from(limit)];
-            let rows: Vec<CollectionRow> = connection.fetch_all(LIST, &values).await?;
+            let values = params!(
+                tenant,
+                after = after.unwrap_or_default(),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<CollectionRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(Collection::try_from).collect()
         })
     }
@@ -133,8 +139,12 @@ impl Store {
         contract: &str,
     ) -> Result<Vec<Collection>, StoreError> {
         query!(self, "suppression_collections", |connection| {
-            let values: [&dyn Value; 3] = [&tenant, &CollectionKind::Suppression.name(), &contract];
-            let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, &values).await?;
+            let values = params!(
+                tenant,
+                Suppression = CollectionKind::Suppression.name(),
+                contract
+            );
+            let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, values).await?;
             rows.into_iter().map(Collection::try_from).collect()
         })
     }
@@ -154,21 +164,21 @@ impl Store {
                 return Ok(Changed::NotFound);
             };
             let terms = change.applied_to(collection.terms.clone());
-            let values: [&dyn Value; 3] = [&key.tenant, &terms.name, &key.id];
-            let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, &values).await?;
+            let values = params!(tenant = key.tenant, name = terms.name, collection = key.id);
+            let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, values).await?;
             if taken.is_some() {
                 return Ok(Changed::Taken);
             }
-            let values: [&dyn Value; 7] = [
-                &key.tenant,
-                &key.id,
-                &terms.name,
-                &terms.legal_basis,
-                &terms.consent_required,
-                &terms.retention_days.cast_signed(),
-                &terms.far,
-            ];
-            match connection.execute(CHANGE, &values).await {
+            let values = params!(
+                tenant = key.tenant,
+                collection = key.id,
+                name = terms.name,
+                legal_basis = terms.legal_basis,
+                consent_required = terms.consent_required,
+                retention_days = terms.retention_days.cast_signed(),
+                far = terms.far
+            );
+            match connection.execute(CHANGE, values).await {
                 // A concurrent transaction may have taken the name since the check.
                 Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
                     return Ok(Changed::Taken);
@@ -190,7 +200,7 @@ pub(super) async fn one(
     key: CollectionKey<'_>,
 ) -> Result<Option<Collection>, StoreError> {
     let row: Option<CollectionRow> = connection
-        .fetch_optional(ONE, &[&key.tenant, &key.id])
+        .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id))
         .await?;
     row.map(Collection::try_from).transpose()
 }
@@ -200,7 +210,7 @@ pub(crate) async fn by_id(
     connection: &mut Connection<'_>,
     id: Uuid,
 ) -> Result<Option<Collection>, StoreError> {
-    let row: Option<CollectionRow> = connection.fetch_optional(BY_ID, &[&id]).await?;
+    let row: Option<CollectionRow> = connection.fetch_optional(BY_ID, params!(id)).await?;
     row.map(Collection::try_from).transpose()
 }
 
@@ -210,7 +220,7 @@ pub(super) async fn delete_without_consent(
     collection: Uuid,
 ) -> Result<(), StoreError> {
     connection
-        .execute(DELETE_WITHOUT_CONSENT, &[&collection])
+        .execute(DELETE_WITHOUT_CONSENT, params!(collection))
         .await?;
     Ok(())
 }
@@ -221,7 +231,7 @@ pub(crate) async fn lock(
     key: CollectionKey<'_>,
 ) -> Result<bool, StoreError> {
     let row: Option<IdRow> = connection
-        .fetch_optional(LOCK, &[&key.tenant, &key.id])
+        .fetch_optional(LOCK, params!(tenant = key.tenant, collection = key.id))
         .await?;
     Ok(row.is_some())
 }

@@ -10,14 +10,14 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO subjects (id, collection_id, external_id, metadata, \
      consent_reference, consent_given_at, consent_expires_at, expires_at, created_at, last_seen_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+     VALUES (:id, :collection_id, :external_id, :metadata, :consent_reference, :consent_given_at, :consent_expires_at, :expires_at, :created_at, :last_seen_at)";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -25,24 +25,24 @@ macro_rules! select {
             "SELECT s.id, s.collection_id, s.external_id, s.metadata, s.consent_reference, \
              s.consent_given_at, s.consent_expires_at, s.expires_at, s.created_at, s.last_seen_at \
              FROM subjects s JOIN collections c ON c.id = s.collection_id \
-             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND ",
+             WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND ",
             $rest
         )
     };
 }
 
-const ONE: &str = select!("s.id = $3");
+const ONE: &str = select!("s.id = :id");
 
-const LIST: &str = select!("s.id > $3 ORDER BY s.id LIMIT $4");
+const LIST: &str = select!("s.id > :after ORDER BY s.id LIMIT :limit");
 
-const WITH_EXTERNAL_ID: &str = select!("s.id > $3 AND s.external_id = $5 ORDER BY s.id LIMIT $4");
+const WITH_EXTERNAL_ID: &str =
+    select!("s.id > :after AND s.external_id = :external_id ORDER BY s.id LIMIT :limit");
 
-const TAKEN: &str =
-    "SELECT id FROM subjects WHERE collection_id = $1 AND external_id = $2 AND id <> $3";
+const TAKEN: &str = "SELECT id FROM subjects WHERE collection_id = :collection_id AND external_id = :external_id AND id <> :id";
 
-const CHANGE: &str = "UPDATE subjects SET external_id = $3, metadata = $4, \
-     consent_reference = $5, consent_given_at = $6, consent_expires_at = $7, expires_at = $8, \
-     last_seen_at = $9 WHERE collection_id = $1 AND id = $2";
+const CHANGE: &str = "UPDATE subjects SET external_id = :external_id, metadata = :metadata, \
+     consent_reference = :consent_reference, consent_given_at = :consent_given_at, consent_expires_at = :consent_expires_at, expires_at = :expires_at, \
+     last_seen_at = :now WHERE collection_id = :collection_id AND id = :id";
 
 impl Store {
     /// Creates a subject in a collection of a tenant.
@@ -65,19 +65,19 @@ impl Store {
             }
             let details = &subject.details;
             let consent = details.consent.as_ref();
-            let values: [&dyn Value; 10] = [
-                &subject.id,
-                &subject.collection_id,
-                &details.external_id,
-                &details.metadata,
-                &consent.map(|consent| consent.reference.clone()),
-                &consent.map(|consent| micros(consent.given_at)),
-                &consent.map(|consent| micros(consent.expires_at)),
-                &details.expires_at.map(micros),
-                &micros(subject.created_at),
-                &micros(subject.last_seen_at),
-            ];
-            connection.execute(INSERT, &values).await?;
+            let values = params!(
+                id = subject.id,
+                collection_id = subject.collection_id,
+                external_id = details.external_id,
+                metadata = details.metadata,
+                consent_reference = consent.map(|consent| consent.reference.clone()),
+                consent_given_at = consent.map(|consent| micros(consent.given_at)),
+                consent_expires_at = consent.map(|consent| micros(consent.expires_at)),
+                expires_at = details.expires_at.map(micros),
+                created_at = micros(subject.created_at),
+                last_seen_at = micros(subject.last_seen_at)
+            );
+            connection.execute(INSERT, values).await?;
             append(connection, audit.as_slice()).await?;
             Ok(Written::Done)
         })
@@ -104,15 +104,18 @@ impl Store {
         query!(self, "list_subjects", |connection| {
             let (after, limit) = page;
             let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-            let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
-            let query = match &external_id {
-                None => LIST,
-                Some(external_id) => {
-                    values.push(external_id);
-                    WITH_EXTERNAL_ID
-                }
+            let (query, external_id) = match external_id {
+                None => (LIST, ""),
+                Some(external_id) => (WITH_EXTERNAL_ID, external_id),
             };
-            let rows: Vec<SubjectRow> = connection.fetch_all(query, &values).await?;
+            let values = params!(
+                tenant = key.tenant,
+                collection = key.id,
+                after,
+                limit,
+                external_id
+            );
+            let rows: Vec<SubjectRow> = connection.fetch_all(query, values).await?;
             rows.into_iter().map(Subject::try_from).collect()
         })
     }
@@ -146,18 +149,18 @@ impl Store {
             }
             let details = &subject.details;
             let consent = details.consent.as_ref();
-            let values: [&dyn Value; 9] = [
-                &subject.collection_id,
-                &subject.id,
-                &details.external_id,
-                &details.metadata,
-                &consent.map(|consent| consent.reference.clone()),
-                &consent.map(|consent| micros(consent.given_at)),
-                &consent.map(|consent| micros(consent.expires_at)),
-                &details.expires_at.map(micros),
-                &micros(now),
-            ];
-            connection.execute(CHANGE, &values).await?;
+            let values = params!(
+                collection_id = subject.collection_id,
+                id = subject.id,
+                external_id = details.external_id,
+                metadata = details.metadata,
+                consent_reference = consent.map(|consent| consent.reference.clone()),
+                consent_given_at = consent.map(|consent| micros(consent.given_at)),
+                consent_expires_at = consent.map(|consent| micros(consent.expires_at)),
+                expires_at = details.expires_at.map(micros),
+                now = micros(now)
+            );
+            connection.execute(CHANGE, values).await?;
             if change.consent == Some(None) {
                 manage::delete_without_consent(connection, key.id).await?;
             }
@@ -170,8 +173,12 @@ impl Store {
 /// Returns whether another subject of the collection, which is locked, has the external id.
 async fn is_taken(connection: &mut Connection<'_>, subject: &Subject) -> Result<bool, StoreError> {
     let external_id = &subject.details.external_id;
-    let values: [&dyn Value; 3] = [&subject.collection_id, external_id, &subject.id];
-    let taken: Option<IdRow> = connection.fetch_optional(TAKEN, &values).await?;
+    let values = params!(
+        collection_id = subject.collection_id,
+        external_id = *external_id,
+        id = subject.id
+    );
+    let taken: Option<IdRow> = connection.fetch_optional(TAKEN, values).await?;
     Ok(taken.is_some())
 }
 
@@ -181,7 +188,7 @@ pub(super) async fn one(
     id: Uuid,
 ) -> Result<Option<Subject>, StoreError> {
     let row: Option<SubjectRow> = connection
-        .fetch_optional(ONE, &[&key.tenant, &key.id, &id])
+        .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id, id))
         .await?;
     row.map(Subject::try_from).transpose()
 }

@@ -3,56 +3,67 @@
 //! A collection can have millions of rows. So the transaction that begins its erasure only marks it, and no call returns its
 //! rows from then on. Its rows are deleted page by page.
 
-use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use super::counts;
 use super::records::{ErasedCounts, ErasureTarget};
 use crate::call::change;
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
-use crate::values::Value;
+use crate::values::Many;
 
 /// The rows that one transaction deletes, so that other writers do not wait long.
 const PAGE: i64 = 1000;
 
-const MARK: &str = "UPDATE collections SET is_erased = $3 WHERE tenant = $1 AND id = $2";
+const MARK: &str =
+    "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant AND id = :id";
 
-const MARK_ALL: &str = "UPDATE collections SET is_erased = $2 WHERE tenant = $1";
+const MARK_ALL: &str = "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant";
 
 /// Waits for changes of the collection that began before it was marked.
-const LOCK: &str = "UPDATE collections SET position = position WHERE id = $1";
+const LOCK: &str = "UPDATE collections SET position = position WHERE id = :id";
 
 const MARKED: &str =
-    "SELECT id FROM collections WHERE tenant = $1 AND is_erased ORDER BY id LIMIT 1";
+    "SELECT id FROM collections WHERE tenant = :tenant AND is_erased ORDER BY id LIMIT 1";
 
 const ENROLMENTS: &str = "DELETE FROM enrolments WHERE row_id IN \
-     (SELECT row_id FROM enrolments WHERE collection_id = $1 ORDER BY row_id LIMIT $2)";
+     (SELECT row_id FROM enrolments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
 
 const SUBJECTS: &str = "DELETE FROM subjects WHERE id IN \
-     (SELECT id FROM subjects WHERE collection_id = $1 ORDER BY id LIMIT $2)";
+     (SELECT id FROM subjects WHERE collection_id = :id ORDER BY id LIMIT :page)";
 
-const COLLECTION: &str = "DELETE FROM collections WHERE id = $1";
+const COLLECTION: &str = "DELETE FROM collections WHERE id = :id";
 
-const ENROLMENTS_OF_SUBJECT: &str = "DELETE FROM enrolments WHERE subject_id = $1";
+const ENROLMENTS_OF_SUBJECT: &str = "DELETE FROM enrolments WHERE subject_id = :id";
 
-const SUBJECT: &str = "DELETE FROM subjects WHERE id = $1";
+const SUBJECT: &str = "DELETE FROM subjects WHERE id = :id";
 
-const ENROLMENT: &str = "DELETE FROM enrolments WHERE id = $1";
+const ENROLMENT: &str = "DELETE FROM enrolments WHERE id = :id";
 
 const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
-     WHERE c.tenant = $1 AND s.id = $2";
+     WHERE c.tenant = :tenant AND s.id = :id";
 
 const OF_ENROLMENT: &str = "SELECT c.id FROM collections c \
-     JOIN enrolments e ON e.collection_id = c.id WHERE c.tenant = $1 AND e.id = $2";
+     JOIN enrolments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
 
 const OF_PERSON: &str = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
-     WHERE c.tenant = $1 AND p.id = $2";
+     WHERE c.tenant = :tenant AND p.id = :id";
 
 const FACES_OF_PERSON: &str = "DELETE FROM enrolments WHERE row_id IN \
-     (SELECT row_id FROM memberships WHERE person_id = $1 ORDER BY row_id LIMIT $2)";
+     (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
+
+const WITH_FACES: &str =
+    "SELECT DISTINCT collection_id AS id FROM enrolments WHERE face_id IN (:ids) ORDER BY id";
+
+const WITH_IMAGES: &str =
+    "SELECT DISTINCT collection_id AS id FROM enrolments WHERE image_id IN (:ids) ORDER BY id";
+
+const ENROLMENTS_OF_FACES: &str = "DELETE FROM enrolments WHERE face_id IN (:ids)";
+
+const ENROLMENTS_OF_IMAGES: &str = "DELETE FROM enrolments WHERE image_id IN (:ids)";
 
 /// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
 pub(super) async fn mark_collections(
@@ -62,10 +73,14 @@ pub(super) async fn mark_collections(
 ) -> Result<(), StoreError> {
     match target {
         ErasureTarget::Collection(id) => {
-            connection.execute(MARK, &[&tenant, id, &true]).await?;
+            connection
+                .execute(MARK, params!(tenant, id = *id, is_erased = true))
+                .await?;
         }
         ErasureTarget::Tenant => {
-            connection.execute(MARK_ALL, &[&tenant, &true]).await?;
+            connection
+                .execute(MARK_ALL, params!(tenant, is_erased = true))
+                .await?;
         }
         ErasureTarget::Image(_)
         | ErasureTarget::Face(_)
@@ -118,17 +133,23 @@ async fn erase_marked(
     tenant: &str,
 ) -> Result<(ErasedCounts, bool), StoreError> {
     let mut counts = ErasedCounts::default();
-    let marked: Option<IdRow> = connection.fetch_optional(MARKED, &[&tenant]).await?;
+    let marked: Option<IdRow> = connection.fetch_optional(MARKED, params!(tenant)).await?;
     let Some(marked) = marked else {
         return Ok((counts, true));
     };
-    connection.execute(LOCK, &[&marked.id]).await?;
-    counts.enrolments = connection.execute(ENROLMENTS, &[&marked.id, &PAGE]).await?;
+    connection.execute(LOCK, params!(id = marked.id)).await?;
+    counts.enrolments = connection
+        .execute(ENROLMENTS, params!(id = marked.id, page = PAGE))
+        .await?;
     if counts.enrolments == 0 {
-        counts.subjects = connection.execute(SUBJECTS, &[&marked.id, &PAGE]).await?;
+        counts.subjects = connection
+            .execute(SUBJECTS, params!(id = marked.id, page = PAGE))
+            .await?;
     }
     if counts == ErasedCounts::default() {
-        connection.execute(COLLECTION, &[&marked.id]).await?;
+        connection
+            .execute(COLLECTION, params!(id = marked.id))
+            .await?;
     }
     Ok((counts, false))
 }
@@ -142,8 +163,10 @@ async fn erase_subject(
         return Ok(ErasedCounts::default());
     }
     Ok(ErasedCounts {
-        enrolments: connection.execute(ENROLMENTS_OF_SUBJECT, &[&id]).await?,
-        subjects: connection.execute(SUBJECT, &[&id]).await?,
+        enrolments: connection
+            .execute(ENROLMENTS_OF_SUBJECT, params!(id))
+            .await?,
+        subjects: connection.execute(SUBJECT, params!(id)).await?,
         ..ErasedCounts::default()
     })
 }
@@ -157,7 +180,7 @@ async fn erase_enrolment(
         return Ok(ErasedCounts::default());
     }
     Ok(ErasedCounts {
-        enrolments: connection.execute(ENROLMENT, &[&id]).await?,
+        enrolments: connection.execute(ENROLMENT, params!(id)).await?,
         ..ErasedCounts::default()
     })
 }
@@ -170,7 +193,9 @@ async fn erase_person(
 ) -> Result<(ErasedCounts, bool), StoreError> {
     let mut counts = ErasedCounts::default();
     if lock_collection(connection, OF_PERSON, (tenant, id)).await? {
-        counts.enrolments = connection.execute(FACES_OF_PERSON, &[&id, &PAGE]).await?;
+        counts.enrolments = connection
+            .execute(FACES_OF_PERSON, params!(id, page = PAGE))
+            .await?;
     }
     Ok((counts, counts.enrolments == 0))
 }
@@ -181,37 +206,47 @@ async fn lock_collection(
     query: &'static str,
     (tenant, id): (&str, Uuid),
 ) -> Result<bool, StoreError> {
-    let collection: Option<IdRow> = connection.fetch_optional(query, &[&tenant, &id]).await?;
+    let collection: Option<IdRow> = connection
+        .fetch_optional(query, params!(tenant, id))
+        .await?;
     if let Some(collection) = &collection {
-        connection.execute(LOCK, &[&collection.id]).await?;
+        connection
+            .execute(LOCK, params!(id = collection.id))
+            .await?;
     }
     Ok(collection.is_some())
 }
 
-/// Deletes the enrolments whose `column` is one of `ids`: the faces or the images that are erased. Returns their number.
+/// Whose enrolments are erased.
+pub(super) enum Origin<'a> {
+    /// Stored faces.
+    Faces(&'a [Uuid]),
+    /// Images, whether or not they are stored.
+    Images(&'a [Uuid]),
+}
+
+/// Deletes the enrolments of the faces or the images that are erased. Returns their number.
 ///
 /// It locks their collections first, in order, as every other change of a collection does.
 pub(super) async fn erase_enrolments_of(
     connection: &mut Connection<'_>,
-    column: &'static str,
-    ids: &[Uuid],
+    origin: Origin<'_>,
 ) -> Result<u64, StoreError> {
+    let (find, delete, ids) = match origin {
+        Origin::Faces(ids) => (WITH_FACES, ENROLMENTS_OF_FACES, ids),
+        Origin::Images(ids) => (WITH_IMAGES, ENROLMENTS_OF_IMAGES, ids),
+    };
     if ids.is_empty() {
         return Ok(0);
     }
-    let list = placeholders(1, 1, ids.len());
-    let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
-    let collections = format!(
-        "SELECT DISTINCT collection_id AS id FROM enrolments WHERE {column} IN {list} ORDER BY id"
-    );
-    let collections: Vec<IdRow> = connection
-        .fetch_all(AssertSqlSafe(collections), &values)
-        .await?;
+    let ids = params!(ids = Many(ids));
+    let collections: Vec<IdRow> = connection.fetch_all(find, ids).await?;
     for collection in collections {
-        connection.execute(LOCK, &[&collection.id]).await?;
+        connection
+            .execute(LOCK, params!(id = collection.id))
+            .await?;
     }
-    let delete = format!("DELETE FROM enrolments WHERE {column} IN {list}");
-    Ok(connection.execute(AssertSqlSafe(delete), &values).await?)
+    Ok(connection.execute(delete, ids).await?)
 }
 
 #[cfg(test)]
@@ -229,5 +264,9 @@ crate::prepared::statements!(
     OF_SUBJECT,
     OF_ENROLMENT,
     OF_PERSON,
-    FACES_OF_PERSON
+    FACES_OF_PERSON,
+    WITH_FACES,
+    WITH_IMAGES,
+    ENROLMENTS_OF_FACES,
+    ENROLMENTS_OF_IMAGES
 );

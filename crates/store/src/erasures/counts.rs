@@ -5,12 +5,12 @@ use uuid::Uuid;
 use super::records::ErasedCounts;
 use crate::connection::Connection;
 use crate::error::StoreError;
-use crate::values::Value;
+use crate::parameters::params;
 
-const ADD: &str = "UPDATE erasures SET images = images + $2, scans = scans + $3, faces = faces + $4, \
-     vectors = vectors + $5, batches = batches + $6, items = items + $7, payloads = payloads + $8, \
-     subjects = subjects + $9, enrolments = enrolments + $10 \
-     WHERE id = $1";
+const ADD: &str = "UPDATE erasures SET images = images + :images, scans = scans + :scans, faces = faces + :faces, \
+     vectors = vectors + :vectors, batches = batches + :batches, items = items + :items, payloads = payloads + :payloads, \
+     subjects = subjects + :subjects, enrolments = enrolments + :enrolments \
+     WHERE id = :erasure";
 
 /// Adds to the counts of an erasure.
 pub(super) async fn add(
@@ -19,19 +19,19 @@ pub(super) async fn add(
     counts: ErasedCounts,
 ) -> Result<(), StoreError> {
     let value = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let values: [&dyn Value; 10] = [
-        &erasure,
-        &value(counts.images),
-        &value(counts.scans),
-        &value(counts.faces),
-        &value(counts.vectors),
-        &value(counts.batches),
-        &value(counts.items),
-        &value(counts.payloads),
-        &value(counts.subjects),
-        &value(counts.enrolments),
-    ];
-    connection.execute(ADD, &values).await?;
+    let values = params!(
+        erasure,
+        images = value(counts.images),
+        scans = value(counts.scans),
+        faces = value(counts.faces),
+        vectors = value(counts.vectors),
+        batches = value(counts.batches),
+        items = value(counts.items),
+        payloads = value(counts.payloads),
+        subjects = value(counts.subjects),
+        enrolments = value(counts.enrolments)
+    );
+    connection.execute(ADD, values).await?;
     Ok(())
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use facescan_imaging::geometry::BBox;
 use uuid::Uuid;
 
-use super::collections::erase_enrolments_of;
+use super::collections::{Origin, erase_enrolments_of};
 use super::records::ErasedCounts;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::IdRow;
 
@@ -18,16 +19,16 @@ const SAME_FACE_IOU: f32 = 0.5;
 /// Finds and locks the image of a face. SQLite has no `FOR UPDATE`, but an update that changes nothing locks the row in
 /// both databases.
 const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
-     WHERE tenant = $1 AND id = (SELECT image_id FROM faces WHERE id = $2) RETURNING id";
+     WHERE tenant = :tenant AND id = (SELECT image_id FROM faces WHERE id = :id) RETURNING id";
 
 /// Without results and vectors, because an image can have any number of scans.
 const BOXES_OF_IMAGE: &str = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
      EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
-     FROM faces f WHERE f.image_id = $1";
+     FROM faces f WHERE f.image_id = :id";
 
-const DELETE: &str = "DELETE FROM faces WHERE id = $1";
+const DELETE: &str = "DELETE FROM faces WHERE id = :id";
 
-const END_CACHING: &str = "UPDATE scans SET answers_cache = $2 WHERE id = $1";
+const END_CACHING: &str = "UPDATE scans SET answers_cache = :answers_cache WHERE id = :scan_id";
 
 record! {
     struct FaceBox {
@@ -55,12 +56,14 @@ pub(super) async fn delete_face(
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
     let image: Option<IdRow> = connection
-        .fetch_optional(LOCK_IMAGE_OF_FACE, &[&tenant, &id])
+        .fetch_optional(LOCK_IMAGE_OF_FACE, params!(tenant, id))
         .await?;
     let Some(image) = image else {
         return Ok(ErasedCounts::default());
     };
-    let faces: Vec<FaceBox> = connection.fetch_all(BOXES_OF_IMAGE, &[&image.id]).await?;
+    let faces: Vec<FaceBox> = connection
+        .fetch_all(BOXES_OF_IMAGE, params!(id = image.id))
+        .await?;
     // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
         return Ok(ErasedCounts::default());
@@ -71,13 +74,15 @@ pub(super) async fn delete_face(
         .collect();
     // The foreign key would delete them too, but it neither counts them nor locks their collections in order.
     let ids: Vec<Uuid> = same_faces.iter().map(|face| face.id).collect();
-    let enrolments = erase_enrolments_of(connection, "face_id", &ids).await?;
+    let enrolments = erase_enrolments_of(connection, Origin::Faces(&ids)).await?;
     for face in &same_faces {
-        connection.execute(DELETE, &[&face.id]).await?;
+        connection.execute(DELETE, params!(id = face.id)).await?;
     }
     let scans: BTreeSet<_> = same_faces.iter().map(|face| face.scan_id).collect();
     for scan_id in scans {
-        connection.execute(END_CACHING, &[&scan_id, &false]).await?;
+        connection
+            .execute(END_CACHING, params!(scan_id, answers_cache = false))
+            .await?;
     }
     let vectors = same_faces.iter().filter(|face| face.has_vector);
     Ok(ErasedCounts {

@@ -1,34 +1,59 @@
 //! Erasing images and faces.
 
-use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use super::collections::erase_enrolments_of;
+use super::collections::{Origin, erase_enrolments_of};
 use super::counts;
 use super::faces::delete_face;
 use super::records::{ErasedCounts, ErasureTarget, ImageToErase};
 use crate::call::{change, query};
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::{Params, params};
 use crate::record::record;
 use crate::rows::{CountRow, IdRow};
 use crate::store::Store;
-use crate::values::Value;
+use crate::values::Many;
 
 const ONE: &str = "SELECT id, NULL AS source_url FROM images \
-     WHERE tenant = $1 AND id > $2 AND id = $4 LIMIT $3";
+     WHERE tenant = :tenant AND id > :after AND id = :image LIMIT :limit";
 
-const OF_SOURCE: &str = "SELECT id, NULL AS source_url FROM images WHERE tenant = $1 AND id > $2 \
-     AND id IN (SELECT image_id FROM image_sources WHERE source_id = $4 AND image_id > $2) \
-     ORDER BY id LIMIT $3";
+const OF_SOURCE: &str = "SELECT id, NULL AS source_url FROM images WHERE tenant = :tenant AND id > :after \
+     AND id IN (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id > :after) \
+     ORDER BY id LIMIT :limit";
 
 /// The caller compares the hosts, because SQL cannot read a URL. A page has all URLs of its images.
 const WITH_URL: &str = "SELECT i.id, s.source_url FROM \
-     (SELECT id FROM images WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3) i \
+     (SELECT id FROM images WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit) i \
      LEFT JOIN image_sources s ON s.image_id = i.id ORDER BY i.id";
 
 const OF_TENANT: &str = "SELECT id, NULL AS source_url FROM images \
-     WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+     WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
+
+const OWN: &str = "SELECT id FROM images WHERE tenant = :tenant AND id IN (:images)";
+
+/// `$tables` has the image under the name `i`.
+macro_rules! count {
+    ($tables:literal) => {
+        concat!(
+            "SELECT count(*) AS count FROM images i ",
+            $tables,
+            " WHERE i.tenant = :tenant AND i.id IN (:images)"
+        )
+    };
+}
+
+const COUNT_SCANS: &str = count!("JOIN scans s ON s.image_id = i.id");
+
+const COUNT_FACES: &str = count!("JOIN faces f ON f.image_id = i.id");
+
+const COUNT_FACE_VECTORS: &str =
+    count!("JOIN faces f ON f.image_id = i.id JOIN embeddings e ON e.face_id = f.id");
+
+const COUNT_IMAGE_VECTORS: &str =
+    count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");
+
+const DELETE: &str = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
 
 record! {
     struct ImageToEraseRow {
@@ -48,16 +73,9 @@ impl Store {
     ) -> Result<Vec<ImageToErase>, StoreError> {
         query!(self, "images_to_erase", no_limit, |connection| {
             let limit = i64::from(limit);
-            let mut values: Vec<&dyn Value> = vec![&tenant, &after, &limit];
             let query = match target {
-                ErasureTarget::Image(id) => {
-                    values.push(id);
-                    ONE
-                }
-                ErasureTarget::Source(source) => {
-                    values.push(source);
-                    OF_SOURCE
-                }
+                ErasureTarget::Image(_) => ONE,
+                ErasureTarget::Source(_) => OF_SOURCE,
                 ErasureTarget::Host(_) => WITH_URL,
                 ErasureTarget::Tenant => OF_TENANT,
                 ErasureTarget::Face(_)
@@ -67,7 +85,9 @@ impl Store {
                 | ErasureTarget::Enrolment(_)
                 | ErasureTarget::Person(_) => return Ok(Vec::new()),
             };
-            let rows: Vec<ImageToEraseRow> = connection.fetch_all(query, &values).await?;
+            let (image, source) = (target.image(), target.source());
+            let values = params!(tenant, after, limit, image, source);
+            let rows: Vec<ImageToEraseRow> = connection.fetch_all(query, values).await?;
             Ok(rows
                 .into_iter()
                 .map(|row| ImageToErase {
@@ -89,30 +109,15 @@ impl Store {
             if images.is_empty() {
                 return Ok(());
             }
-            let own: Vec<Uuid> = own_images(connection, tenant, images).await?;
-            let enrolments = erase_enrolments_of(connection, "image_id", &own).await?;
-            let list = placeholders(2, 1, images.len());
-            let mut values: Vec<&dyn Value> = vec![&tenant];
-            values.extend(images.iter().map(|id| id as &dyn Value));
-            let of_images =
-                format!("JOIN images i ON i.id = {{of}} WHERE i.tenant = $1 AND i.id IN {list}");
-            let of = |column: &str| of_images.replace("{of}", column);
-            let scans = count(connection, format!("scans s {}", of("s.image_id")), &values).await?;
-            let faces = count(connection, format!("faces f {}", of("f.image_id")), &values).await?;
-            let of_faces = format!(
-                "embeddings e JOIN faces f ON f.id = e.face_id {}",
-                of("f.image_id")
-            );
-            let of_scans = format!(
-                "image_embeddings e JOIN scans s ON s.id = e.scan_id {}",
-                of("s.image_id")
-            );
-            let vectors = count(connection, of_faces, &values).await?
-                + count(connection, of_scans, &values).await?;
-            let statement = format!("DELETE FROM images WHERE tenant = $1 AND id IN {list}");
-            let deleted = connection
-                .execute(AssertSqlSafe(statement), &values)
-                .await?;
+            let images = params!(tenant, images = Many(images));
+            let own: Vec<IdRow> = connection.fetch_all(OWN, images).await?;
+            let own: Vec<Uuid> = own.into_iter().map(|row| row.id).collect();
+            let enrolments = erase_enrolments_of(connection, Origin::Images(&own)).await?;
+            let scans = count(connection, COUNT_SCANS, images).await?;
+            let faces = count(connection, COUNT_FACES, images).await?;
+            let vectors = count(connection, COUNT_FACE_VECTORS, images).await?
+                + count(connection, COUNT_IMAGE_VECTORS, images).await?;
+            let deleted = connection.execute(DELETE, images).await?;
             let counts = ErasedCounts {
                 images: deleted,
                 scans,
@@ -143,31 +148,25 @@ impl Store {
     }
 }
 
-/// Returns the images that belong to the tenant.
-async fn own_images(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    images: &[Uuid],
-) -> Result<Vec<Uuid>, StoreError> {
-    let list = placeholders(2, 1, images.len());
-    let query = format!("SELECT id FROM images WHERE tenant = $1 AND id IN {list}");
-    let mut values: Vec<&dyn Value> = vec![&tenant];
-    values.extend(images.iter().map(|id| id as &dyn Value));
-    let rows: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
-    Ok(rows.into_iter().map(|row| row.id).collect())
-}
-
 async fn count(
     connection: &mut Connection<'_>,
-    from: String,
-    values: &[&dyn Value],
+    query: &'static str,
+    images: &Params<'_>,
 ) -> Result<u64, StoreError> {
-    let query = format!("SELECT count(*) AS count FROM {from}");
-    let rows: Vec<CountRow> = connection.fetch_all(AssertSqlSafe(query), values).await?;
-    Ok(rows
-        .first()
-        .map_or(0, |row| row.count.try_into().unwrap_or(0)))
+    let row: Option<CountRow> = connection.fetch_optional(query, images).await?;
+    Ok(row.map_or(0, |row| row.count.try_into().unwrap_or(0)))
 }
 
 #[cfg(test)]
-crate::prepared::statements!(ONE, OF_SOURCE, WITH_URL, OF_TENANT);
+crate::prepared::statements!(
+    ONE,
+    OF_SOURCE,
+    WITH_URL,
+    OF_TENANT,
+    OWN,
+    COUNT_SCANS,
+    COUNT_FACES,
+    COUNT_FACE_VECTORS,
+    COUNT_IMAGE_VECTORS,
+    DELETE
+);

@@ -1,6 +1,5 @@
 //! Erasing items of batches.
 
-use sqlx::AssertSqlSafe;
 use sqlx::types::JsonValue;
 use uuid::Uuid;
 
@@ -8,65 +7,73 @@ use super::counts;
 use super::records::{ErasedCounts, ErasureTarget, ItemErasure, ItemToErase};
 use crate::batches::finish_if_done;
 use crate::call::{change, query};
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::{CountRow, IdRow, PayloadRow};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Digest, Value};
+use crate::values::{Digest, Many};
 
-const BATCHES: &str = "SELECT id FROM batches WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3";
+const BATCHES: &str =
+    "SELECT id FROM batches WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
 
 macro_rules! items {
     ($filter:literal) => {
         concat!(
             "SELECT position, payload, url, source_url, result FROM batch_items \
-             WHERE batch_id = $1 AND position > $2 AND (",
+             WHERE batch_id = :batch AND position > :after AND (",
             $filter,
-            ") ORDER BY position LIMIT $3"
+            ") ORDER BY position LIMIT :limit"
         )
     };
 }
 
 const OF_IMAGE: &str = items!(
-    "payload IN (SELECT sha256 FROM images WHERE id = $4) \
-     OR scan_id IN (SELECT id FROM scans WHERE image_id = $4)"
+    "payload IN (SELECT sha256 FROM images WHERE id = :image) \
+     OR scan_id IN (SELECT id FROM scans WHERE image_id = :image)"
 );
 
-const OF_SOURCE: &str = items!("source = $4");
+const OF_SOURCE: &str = items!("source = :source");
 
 /// The caller compares the hosts, because SQL cannot read a URL.
 const WITH_URL: &str = items!("url IS NOT NULL OR source_url IS NOT NULL");
 
 /// Locks the chunks of an item. An item that failed and was queued again can be in two.
 const LOCK_CHUNKS: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = $1 AND first_item <= $2 AND first_item + items > $2 \
+     WHERE batch_id = :batch AND first_item <= :position AND first_item + items > :position \
      RETURNING number, first_item, items, lease_owner";
 
 const END_LEASE: &str = "UPDATE batch_chunks SET lease_owner = NULL, lease_token = lease_token + 1, \
-     ready_at = $3, announced_at = NULL WHERE batch_id = $1 AND number = $2";
+     ready_at = :now, announced_at = NULL WHERE batch_id = :batch AND number = :number";
 
 const QUEUED: &str = "SELECT count(*) AS count FROM batch_items \
-     WHERE batch_id = $1 AND position >= $2 AND position < $3 AND state = 'queued'";
+     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
 
 const RETURN_ITEMS: &str =
-    "UPDATE batches SET running = running - $2, queued = queued + $2 WHERE id = $1";
+    "UPDATE batches SET running = running - :running, queued = queued + :running WHERE id = :batch";
 
 const CLEAR: &str = "UPDATE batch_items SET item_id = NULL, payload = NULL, url = NULL, source = NULL, \
      source_url = NULL, metadata = NULL, result = NULL, error_code = 'erased', \
-     error_detail = 'the image was erased' WHERE batch_id = $1 AND position IN ";
+     error_detail = 'the image was erased' WHERE batch_id = :batch AND position IN (:positions)";
 
-const COUNT: &str = "UPDATE batches SET queued = queued - $2, error = error - $3, dead = dead - $4, \
-     cancelled = cancelled + $2 + $3 + $4 WHERE id = $1";
+const CANCEL: &str = "UPDATE batch_items SET state = 'cancelled' \
+     WHERE batch_id = :batch AND state = :state AND position IN (:positions)";
 
-const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = $1 AND number = $2";
+const SHARED: &str = "SELECT DISTINCT payload FROM batch_items \
+     WHERE batch_id = :batch AND payload IN (:hashes) AND position NOT IN (:positions)";
 
-const DELETE_WEBHOOKS: &str = "DELETE FROM webhooks WHERE tenant = $1";
+const COUNT: &str = "UPDATE batches SET queued = queued - :queued, error = error - :errors, dead = dead - :dead, \
+     cancelled = cancelled + :queued + :errors + :dead WHERE id = :batch";
 
-const DELETE_WEBHOOK_HOSTS: &str = "DELETE FROM webhook_hosts WHERE tenant = $1";
+const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
 
-const DELETE_WEBHOOK_TENANTS: &str = "DELETE FROM webhook_tenants WHERE tenant = $1";
+const DELETE_WEBHOOKS: &str = "DELETE FROM webhooks WHERE tenant = :tenant";
+
+const DELETE_WEBHOOK_HOSTS: &str = "DELETE FROM webhook_hosts WHERE tenant = :tenant";
+
+const DELETE_WEBHOOK_TENANTS: &str = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
 
 record! {
     struct ItemToEraseRow {
@@ -96,8 +103,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Uuid>, StoreError> {
         query!(self, "batches_of_tenant", |connection| {
-            let values: [&dyn Value; 3] = [&tenant, &after, &i64::from(limit)];
-            let rows: Vec<IdRow> = connection.fetch_all(BATCHES, &values).await?;
+            let values = params!(tenant, after, limit = i64::from(limit));
+            let rows: Vec<IdRow> = connection.fetch_all(BATCHES, values).await?;
             Ok(rows.into_iter().map(|row| row.id).collect())
         })
     }
@@ -112,16 +119,9 @@ impl Store {
     ) -> Result<Vec<ItemToErase>, StoreError> {
         query!(self, "items_to_erase", no_limit, |connection| {
             let (after, limit) = (after.map_or(-1, row_position), i64::from(limit));
-            let mut values: Vec<&dyn Value> = vec![&batch, &after, &limit];
             let query = match target {
-                ErasureTarget::Image(id) => {
-                    values.push(id);
-                    OF_IMAGE
-                }
-                ErasureTarget::Source(source) => {
-                    values.push(source);
-                    OF_SOURCE
-                }
+                ErasureTarget::Image(_) => OF_IMAGE,
+                ErasureTarget::Source(_) => OF_SOURCE,
                 ErasureTarget::Host(_) => WITH_URL,
                 ErasureTarget::Face(_)
                 | ErasureTarget::Batch(_)
@@ -131,7 +131,9 @@ impl Store {
                 | ErasureTarget::Person(_)
                 | ErasureTarget::Tenant => return Ok(Vec::new()),
             };
-            let rows: Vec<ItemToEraseRow> = connection.fetch_all(query, &values).await?;
+            let (image, source) = (target.image(), target.source());
+            let values = params!(batch, after, limit, image, source);
+            let rows: Vec<ItemToEraseRow> = connection.fetch_all(query, values).await?;
             Ok(rows
                 .into_iter()
                 .map(|row| ItemToErase {
@@ -158,16 +160,8 @@ impl Store {
             }
             let positions: Vec<i64> = positions.iter().copied().map(row_position).collect();
             let hashes: Vec<Digest> = hashes.iter().copied().map(Digest).collect();
-            let mut values: Vec<&dyn Value> = vec![&batch];
-            values.extend(hashes.iter().map(|hash| hash as &dyn Value));
-            values.extend(positions.iter().map(|position| position as &dyn Value));
-            let query = format!(
-                "SELECT DISTINCT payload FROM batch_items WHERE batch_id = $1 AND payload IN {} \
-                 AND position NOT IN {}",
-                placeholders(2, 1, hashes.len()),
-                placeholders(2 + hashes.len(), 1, positions.len())
-            );
-            let rows: Vec<PayloadRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+            let values = params!(batch, hashes = Many(&hashes), positions = Many(&positions));
+            let rows: Vec<PayloadRow> = connection.fetch_all(SHARED, values).await?;
             Ok(rows.into_iter().map(|row| row.payload.0).collect())
         })
     }
@@ -188,18 +182,18 @@ impl Store {
                 return Ok(());
             }
             let chunks = end_leases(connection, &erasure, &positions).await?;
-            let list = Positions::new(&batch, &positions);
-            let queued = list.cancel(connection, "queued").await?;
-            let errors = list.cancel(connection, "error").await?;
-            let dead = list.cancel(connection, "dead").await?;
-            list.execute(connection, CLEAR.to_owned()).await?;
+            let queued = cancel(connection, batch, "queued", &positions).await?;
+            let errors = cancel(connection, batch, "error", &positions).await?;
+            let dead = cancel(connection, batch, "dead", &positions).await?;
+            let values = params!(batch, positions = Many(&positions));
+            connection.execute(CLEAR, values).await?;
             connection
-                .execute(COUNT, &[&batch, &queued, &errors, &dead])
+                .execute(COUNT, params!(batch, queued, errors, dead))
                 .await?;
             for chunk in chunks {
                 if chunk.queued(connection, batch).await? == 0 {
                     connection
-                        .execute(DELETE_CHUNK, &[&batch, &chunk.number])
+                        .execute(DELETE_CHUNK, params!(batch, number = chunk.number))
                         .await?;
                 }
             }
@@ -221,7 +215,7 @@ impl Store {
                 DELETE_WEBHOOK_HOSTS,
                 DELETE_WEBHOOK_TENANTS,
             ] {
-                connection.execute(statement, &[&tenant]).await?;
+                connection.execute(statement, params!(tenant)).await?;
             }
             Ok(())
         })
@@ -245,16 +239,16 @@ async fn end_leases(
             continue;
         }
         let locked: Vec<LockedChunkRow> = connection
-            .fetch_all(LOCK_CHUNKS, &[&batch, position])
+            .fetch_all(LOCK_CHUNKS, params!(batch, position = *position))
             .await?;
         chunks.extend(locked);
     }
     for chunk in chunks.iter().filter(|chunk| chunk.lease_owner.is_some()) {
         let running = chunk.queued(connection, batch).await?;
-        let values: [&dyn Value; 3] = [&batch, &chunk.number, &micros(erasure.now)];
-        connection.execute(END_LEASE, &values).await?;
+        let values = params!(batch, number = chunk.number, now = micros(erasure.now));
+        connection.execute(END_LEASE, values).await?;
         connection
-            .execute(RETURN_ITEMS, &[&batch, &running])
+            .execute(RETURN_ITEMS, params!(batch, running))
             .await?;
     }
     Ok(chunks)
@@ -275,58 +269,40 @@ impl LockedChunkRow {
         connection: &mut Connection<'_>,
         batch: Uuid,
     ) -> Result<i64, StoreError> {
-        let values: [&dyn Value; 3] = [&batch, &self.first_item, &self.end()];
-        let row: Option<CountRow> = connection.fetch_optional(QUEUED, &values).await?;
+        let values = params!(batch, first_item = self.first_item, end = self.end());
+        let row: Option<CountRow> = connection.fetch_optional(QUEUED, values).await?;
         Ok(row.map_or(0, |row| row.count))
     }
 }
 
-/// The positions of items as parameters of a statement.
-struct Positions<'a> {
-    values: Vec<&'a dyn Value>,
-    list: String,
-}
-
-impl<'a> Positions<'a> {
-    fn new(batch: &'a Uuid, positions: &'a [i64]) -> Self {
-        let mut values: Vec<&dyn Value> = vec![batch];
-        values.extend(positions.iter().map(|position| position as &dyn Value));
-        Self {
-            list: placeholders(2, 1, positions.len()),
-            values,
-        }
-    }
-
-    /// Runs a statement that ends before the list.
-    async fn execute(
-        &self,
-        connection: &mut Connection<'_>,
-        statement: String,
-    ) -> Result<u64, StoreError> {
-        let statement = statement + &self.list;
-        Ok(connection
-            .execute(AssertSqlSafe(statement), &self.values)
-            .await?)
-    }
-
-    /// Cancels the items in a state. Returns their number.
-    async fn cancel(
-        &self,
-        connection: &mut Connection<'_>,
-        state: &'static str,
-    ) -> Result<i64, StoreError> {
-        let statement = format!(
-            "UPDATE batch_items SET state = 'cancelled' \
-             WHERE batch_id = $1 AND state = '{state}' AND position IN "
-        );
-        let changed = self.execute(connection, statement).await?;
-        Ok(changed.try_into().unwrap_or(i64::MAX))
-    }
+/// Cancels the items in a state. Returns their number.
+async fn cancel(
+    connection: &mut Connection<'_>,
+    batch: Uuid,
+    state: &'static str,
+    positions: &[i64],
+) -> Result<i64, StoreError> {
+    let values = params!(batch, state, positions = Many(positions));
+    let changed = connection.execute(CANCEL, values).await?;
+    Ok(changed.try_into().unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 crate::prepared::statements!(
-    BATCHES, OF_IMAGE, OF_SOURCE, WITH_URL, LOCK_CHUNKS, END_LEASE, QUEUED, RETURN_ITEMS, COUNT,
-    DELETE_CHUNK, DELETE_WEBHOOKS, DELETE_WEBHOOK_HOSTS, DELETE_WEBHOOK_TENANTS;
-    parts: CLEAR
+    BATCHES,
+    OF_IMAGE,
+    OF_SOURCE,
+    WITH_URL,
+    LOCK_CHUNKS,
+    END_LEASE,
+    QUEUED,
+    RETURN_ITEMS,
+    CLEAR,
+    CANCEL,
+    SHARED,
+    COUNT,
+    DELETE_CHUNK,
+    DELETE_WEBHOOKS,
+    DELETE_WEBHOOK_HOSTS,
+    DELETE_WEBHOOK_TENANTS
 );

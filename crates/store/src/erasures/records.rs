@@ -48,6 +48,24 @@ impl ErasureTarget {
         }
     }
 
+    /// Returns the image, if the target is one.
+    pub(super) fn image(&self) -> Option<Uuid> {
+        if let Self::Image(id) = self {
+            Some(*id)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the source, if the target is one.
+    pub(super) fn source(&self) -> Option<String> {
+        if let Self::Source(source) = self {
+            Some(source.clone())
+        } else {
+            None
+        }
+    }
+
     /// Returns the value that is stored until everything is erased.
     pub fn value(&self, tenant: &str) -> String {
         match self {

@@ -11,36 +11,37 @@ use crate::audit::append;
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::{from_micros, micros};
-use crate::values::{Value, hex};
+use crate::values::hex;
 
 const INSERT: &str = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
      images, scans, faces, vectors, batches, items, payloads) \
-     VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, 0, 0)";
+     VALUES (:id, :tenant, :kind, :target, :requested_at, 0, 0, 0, 0, 0, 0, 0)";
 
 /// An image that exists only in batches has no row, so only its own id finds it.
-const FIND_IMAGE: &str = "SELECT id FROM images WHERE tenant = $1 AND id = $2";
+const FIND_IMAGE: &str = "SELECT id FROM images WHERE tenant = :tenant AND id = :id";
 
 const FIND_FACE: &str = "SELECT f.id FROM faces f JOIN images i ON i.id = f.image_id \
-     WHERE i.tenant = $1 AND f.id = $2";
+     WHERE i.tenant = :tenant AND f.id = :id";
 
 const FIND_BATCH: &str =
-    "SELECT id FROM batches WHERE tenant = $1 AND id = $2 AND deletion IS NULL";
+    "SELECT id FROM batches WHERE tenant = :tenant AND id = :id AND deletion IS NULL";
 
 const FIND_COLLECTION: &str = "SELECT id FROM collections \
-     WHERE tenant = $1 AND id = $2 AND NOT is_erased";
+     WHERE tenant = :tenant AND id = :id AND NOT is_erased";
 
 const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
-     JOIN collections c ON c.id = s.collection_id WHERE c.tenant = $1 AND s.id = $2";
+     JOIN collections c ON c.id = s.collection_id WHERE c.tenant = :tenant AND s.id = :id";
 
 const FIND_ENROLMENT: &str = "SELECT e.id FROM enrolments e \
-     JOIN collections c ON c.id = e.collection_id WHERE c.tenant = $1 AND e.id = $2";
+     JOIN collections c ON c.id = e.collection_id WHERE c.tenant = :tenant AND e.id = :id";
 
 const FIND_PERSON: &str = "SELECT p.id FROM people p \
-     JOIN collections c ON c.id = p.collection_id WHERE c.tenant = $1 AND p.id = $2";
+     JOIN collections c ON c.id = p.collection_id WHERE c.tenant = :tenant AND p.id = :id";
 
 macro_rules! columns {
     () => {
@@ -52,18 +53,18 @@ macro_rules! columns {
 const ONE: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM erasures WHERE tenant = $1 AND id = $2"
+    " FROM erasures WHERE tenant = :tenant AND id = :id"
 );
 
 const UNFINISHED: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM erasures WHERE erased_at IS NULL AND purged_at IS NULL AND requested_at < $1 \
-     ORDER BY id LIMIT $2"
+    " FROM erasures WHERE erased_at IS NULL AND purged_at IS NULL AND requested_at < :requested_before \
+     ORDER BY id LIMIT :limit"
 );
 
 const LOCK: &str = concat!(
-    "UPDATE erasures SET images = images WHERE id = $1 AND erased_at IS NULL RETURNING ",
+    "UPDATE erasures SET images = images WHERE id = :id AND erased_at IS NULL RETURNING ",
     columns!()
 );
 
@@ -74,10 +75,10 @@ const COUNT_BATCHES: &str = "SELECT count(*) AS batches, \
      CAST(coalesce(sum(images), 0) AS bigint) AS images, \
      CAST(coalesce(sum(faces), 0) AS bigint) AS faces, \
      CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors \
-     FROM deleted_batches WHERE tenant = $1 AND deletion = 'erased' AND \
-     (($2 = 'batch' AND id = $3) OR ($2 = 'tenant' AND deleted_at >= $4))";
+     FROM deleted_batches WHERE tenant = :tenant AND deletion = 'erased' AND \
+     ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))";
 
-const END: &str = "UPDATE erasures SET erased_at = $2, target = $3 WHERE id = $1";
+const END: &str = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
 
 record! {
     struct ErasureRow {
@@ -161,20 +162,21 @@ impl Store {
                 ErasureTarget::Source(_) | ErasureTarget::Host(_) | ErasureTarget::Tenant => None,
             };
             if let Some((query, id)) = find {
-                let found: Option<IdRow> =
-                    connection.fetch_optional(query, &[&new.tenant, id]).await?;
+                let found: Option<IdRow> = connection
+                    .fetch_optional(query, params!(tenant = new.tenant, id = *id))
+                    .await?;
                 if found.is_none() {
                     return Ok(false);
                 }
             }
-            let values: [&dyn Value; 5] = [
-                &new.id,
-                &new.tenant,
-                &new.target.kind(),
-                &new.target.value(&new.tenant),
-                &micros(new.requested_at),
-            ];
-            connection.execute(INSERT, &values).await?;
+            let values = params!(
+                id = new.id,
+                tenant = new.tenant,
+                kind = new.target.kind(),
+                target = new.target.value(&new.tenant),
+                requested_at = micros(new.requested_at)
+            );
+            connection.execute(INSERT, values).await?;
             mark_collections(connection, &new.tenant, &new.target).await?;
             append(connection, new.audit.as_slice()).await?;
             Ok(true)
@@ -188,7 +190,7 @@ impl Store {
         now: OffsetDateTime,
     ) -> Result<Option<Erasure>, StoreError> {
         change!(self, "end_erasure", |connection| {
-            let row: Option<ErasureRow> = connection.fetch_optional(LOCK, &[&id]).await?;
+            let row: Option<ErasureRow> = connection.fetch_optional(LOCK, params!(id)).await?;
             let Some(row) = row else {
                 return Ok(None);
             };
@@ -200,7 +202,7 @@ impl Store {
                 _ => erasure.target,
             };
             connection
-                .execute(END, &[&id, &micros(now), &target])
+                .execute(END, params!(id, now = micros(now), target))
                 .await?;
             one(connection, &erasure.tenant, id).await
         })
@@ -220,8 +222,11 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Erasure>, StoreError> {
         query!(self, "unfinished_erasures", |connection| {
-            let values: [&dyn Value; 2] = [&micros(requested_before), &i64::from(limit)];
-            let rows: Vec<ErasureRow> = connection.fetch_all(UNFINISHED, &values).await?;
+            let values = params!(
+                requested_before = micros(requested_before),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<ErasureRow> = connection.fetch_all(UNFINISHED, values).await?;
             rows.into_iter().map(Erasure::try_from).collect()
         })
     }
@@ -232,13 +237,13 @@ async fn count_batches(
     erasure: &Erasure,
 ) -> Result<(), StoreError> {
     let batch = Uuid::parse_str(&erasure.target).ok();
-    let values: [&dyn Value; 4] = [
-        &erasure.tenant,
-        &erasure.kind,
-        &batch,
-        &erasure.requested_at,
-    ];
-    let row: Option<BatchesRow> = connection.fetch_optional(COUNT_BATCHES, &values).await?;
+    let values = params!(
+        tenant = erasure.tenant,
+        kind = erasure.kind,
+        batch,
+        requested_at = erasure.requested_at
+    );
+    let row: Option<BatchesRow> = connection.fetch_optional(COUNT_BATCHES, values).await?;
     let Some(row) = row else {
         return Ok(());
     };
@@ -259,7 +264,7 @@ pub(super) async fn one(
     tenant: &str,
     id: Uuid,
 ) -> Result<Option<Erasure>, StoreError> {
-    let row: Option<ErasureRow> = connection.fetch_optional(ONE, &[&tenant, &id]).await?;
+    let row: Option<ErasureRow> = connection.fetch_optional(ONE, params!(tenant, id)).await?;
     row.map(Erasure::try_from).transpose()
 }
 

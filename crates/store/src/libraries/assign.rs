@@ -2,27 +2,38 @@
 
 use std::collections::HashSet;
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::clusterings;
 use super::records::{Assignment, LeasedClustering};
 use crate::call::change;
-use crate::connection::{Connection, insert_rows, placeholders};
+use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
+use crate::values::{Many, Rows, Value};
 
 /// The rows of one statement.
 const PAGE: usize = 300;
 
+const FACES: &str =
+    "SELECT row_id FROM enrolments WHERE collection_id = :collection AND row_id IN (:rows)";
+
+const PEOPLE: &str = "SELECT id FROM people WHERE collection_id = :collection AND id IN (:people)";
+
+const PUT: &str = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES :rows \
+     ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
+     WHERE NOT memberships.is_pinned";
+
+const FORGET: &str = "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN (:rows)";
+
 const DELETE_EMPTY: &str = "DELETE FROM people WHERE id IN \
-     (SELECT p.id FROM people p WHERE p.collection_id = $1 \
-     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT $2)";
+     (SELECT p.id FROM people p WHERE p.collection_id = :id \
+     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT :limit)";
 
 record! {
     struct FaceId {
@@ -98,8 +109,8 @@ impl Store {
             if !clusterings::hold(connection, leased).await? {
                 return Ok(0);
             }
-            let values: [&dyn Value; 2] = [&leased.collection.id, &i64::from(limit)];
-            Ok(connection.execute(DELETE_EMPTY, &values).await?)
+            let values = params!(id = leased.collection.id, limit = i64::from(limit));
+            Ok(connection.execute(DELETE_EMPTY, values).await?)
         })
     }
 }
@@ -110,13 +121,8 @@ async fn existing_faces(
     page: &[Assignment],
 ) -> Result<HashSet<i64>, StoreError> {
     let rows: Vec<i64> = page.iter().map(|it| it.row.cast_signed()).collect();
-    let mut values: Vec<&dyn Value> = vec![&collection];
-    values.extend(rows.iter().map(|row| row as &dyn Value));
-    let query = format!(
-        "SELECT row_id FROM enrolments WHERE collection_id = $1 AND row_id IN {}",
-        placeholders(2, 1, rows.len())
-    );
-    let found: Vec<FaceId> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    let values = params!(collection, rows = Many(&rows));
+    let found: Vec<FaceId> = connection.fetch_all(FACES, values).await?;
     Ok(found.into_iter().map(|face| face.row_id).collect())
 }
 
@@ -129,13 +135,9 @@ async fn existing_people(
     if wanted.is_empty() {
         return Ok(wanted);
     }
-    let mut values: Vec<&dyn Value> = vec![&collection];
-    values.extend(wanted.iter().map(|person| person as &dyn Value));
-    let query = format!(
-        "SELECT id FROM people WHERE collection_id = $1 AND id IN {}",
-        placeholders(2, 1, wanted.len())
-    );
-    let found: Vec<IdRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    let people: Vec<Uuid> = wanted.into_iter().collect();
+    let values = params!(collection, people = Many(&people));
+    let found: Vec<IdRow> = connection.fetch_all(PEOPLE, values).await?;
     Ok(found.into_iter().map(|person| person.id).collect())
 }
 
@@ -144,19 +146,11 @@ async fn put(connection: &mut Connection<'_>, members: &[(i64, Uuid)]) -> Result
     if members.is_empty() {
         return Ok(());
     }
-    let mut values: Vec<&dyn Value> = Vec::with_capacity(3 * members.len());
-    for (row, person) in members {
-        values.extend([row as &dyn Value, person, &false]);
-    }
-    let statement = format!(
-        "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES {} \
-         ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
-         WHERE NOT memberships.is_pinned",
-        placeholders(1, members.len(), 3)
-    );
-    connection
-        .execute(AssertSqlSafe(statement), &values)
-        .await?;
+    let rows: Vec<[&dyn Value; 3]> = members
+        .iter()
+        .map(|(row, person)| -> [&dyn Value; 3] { [row, person, &false] })
+        .collect();
+    connection.execute(PUT, params!(rows = Rows(&rows))).await?;
     Ok(())
 }
 
@@ -165,16 +159,11 @@ async fn forget(connection: &mut Connection<'_>, rows: &[i64]) -> Result<(), Sto
     if rows.is_empty() {
         return Ok(());
     }
-    let values: Vec<&dyn Value> = rows.iter().map(|row| row as &dyn Value).collect();
-    let statement = format!(
-        "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN {}",
-        placeholders(1, 1, rows.len())
-    );
     connection
-        .execute(AssertSqlSafe(statement), &values)
+        .execute(FORGET, params!(rows = Many(rows)))
         .await?;
     Ok(())
 }
 
 #[cfg(test)]
-crate::prepared::statements!(DELETE_EMPTY);
+crate::prepared::statements!(FACES, PEOPLE, FORGET, DELETE_EMPTY; parts: PUT);

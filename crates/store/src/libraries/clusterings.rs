@@ -12,10 +12,10 @@ use crate::call::{change, query};
 use crate::collections::{CollectionKey, Written, by_id, lock};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 macro_rules! select {
     ($rest:literal) => {
@@ -30,44 +30,44 @@ macro_rules! select {
 
 const ONE: &str = select!(
     "JOIN collections c ON c.id = r.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND r.id = $3"
+     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id = :id"
 );
 
 const LIST: &str = select!(
     "JOIN collections c ON c.id = r.collection_id \
-     WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND r.id < $3 ORDER BY r.id DESC LIMIT $4"
+     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
 );
 
-const UNFINISHED: &str = "SELECT id FROM clusterings WHERE collection_id = $1 \
+const UNFINISHED: &str = "SELECT id FROM clusterings WHERE collection_id = :collection \
      AND state IN ('queued', 'running')";
 
 const INSERT: &str = "INSERT INTO clusterings (id, collection_id, state, is_full, min_faces, far, \
-     created_at) VALUES ($1, $2, 'queued', $3, $4, $5, $6)";
+     created_at) VALUES (:id, :collection_id, 'queued', :is_full, :min_faces, :far, :created_at)";
 
 /// The oldest clustering that no server works on.
 const NEXT: &str = select!(
     "JOIN collections c ON c.id = r.collection_id \
-     WHERE r.state IN ('queued', 'running') AND (r.leased_until IS NULL OR r.leased_until <= $1) \
+     WHERE r.state IN ('queued', 'running') AND (r.leased_until IS NULL OR r.leased_until <= :now) \
      AND NOT c.is_erased ORDER BY r.id LIMIT 1"
 );
 
-const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = $3, attempt = $4 \
-     WHERE id = $1 AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= $2)";
+const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = :until, attempt = :attempt \
+     WHERE id = :id AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= :now)";
 
-const RENEW: &str = "UPDATE clusterings SET leased_until = $3, compared = $4, faces = $5 \
-     WHERE id = $1 AND attempt = $2 AND state = 'running'";
+const RENEW: &str = "UPDATE clusterings SET leased_until = :until, compared = :compared, faces = :faces \
+     WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
 /// Locks the clustering, so that nobody leases it before the transaction ends.
 const HOLD: &str = "UPDATE clusterings SET attempt = attempt \
-     WHERE id = $1 AND attempt = $2 AND state = 'running'";
+     WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
-const END: &str = "UPDATE clusterings SET state = $3, finished_at = $4, leased_until = NULL, \
-     compared = $5, faces = $6, people = $7, unassigned = $8, moved = $9, error = $10 \
-     WHERE id = $1 AND attempt = $2 AND state = 'running'";
+const END: &str = "UPDATE clusterings SET state = :state, finished_at = :now, leased_until = NULL, \
+     compared = :compared, faces = :faces, people = :people, unassigned = :unassigned, moved = :moved, error = :error \
+     WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
 /// Servers renew leases and write people only while the state is `running`, so the one that works on it stops.
-const CANCEL: &str = "UPDATE clusterings SET state = 'cancelled', finished_at = $3, leased_until = NULL \
-     WHERE collection_id = $1 AND id = $2 AND state IN ('queued', 'running')";
+const CANCEL: &str = "UPDATE clusterings SET state = 'cancelled', finished_at = :now, leased_until = NULL \
+     WHERE collection_id = :collection AND id = :id AND state IN ('queued', 'running')";
 
 impl Store {
     /// Adds a clustering that a server does later. [`Written::Taken`] if another one of the library is not finished.
@@ -81,20 +81,21 @@ impl Store {
             if !lock(connection, key).await? {
                 return Ok(Written::NotFound);
             }
-            let unfinished: Option<IdRow> =
-                connection.fetch_optional(UNFINISHED, &[&key.id]).await?;
+            let unfinished: Option<IdRow> = connection
+                .fetch_optional(UNFINISHED, params!(collection = key.id))
+                .await?;
             if unfinished.is_some() {
                 return Ok(Written::Taken);
             }
-            let values: [&dyn Value; 6] = [
-                &new.id,
-                &key.id,
-                &new.is_full,
-                &new.min_faces.cast_signed(),
-                &new.far,
-                &micros(new.created_at),
-            ];
-            connection.execute(INSERT, &values).await?;
+            let values = params!(
+                id = new.id,
+                collection_id = key.id,
+                is_full = new.is_full,
+                min_faces = new.min_faces.cast_signed(),
+                far = new.far,
+                created_at = micros(new.created_at)
+            );
+            connection.execute(INSERT, values).await?;
             append(connection, audit.as_slice()).await?;
             Ok(Written::Done)
         })
@@ -120,8 +121,8 @@ impl Store {
         query!(self, "list_clusterings", |connection| {
             let (before, limit) = page;
             let (before, limit) = (before.unwrap_or(Uuid::max()), i64::from(limit));
-            let values: [&dyn Value; 4] = [&key.tenant, &key.id, &before, &limit];
-            let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, &values).await?;
+            let values = params!(tenant = key.tenant, collection = key.id, before, limit);
+            let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(Clustering::try_from).collect()
         })
     }
@@ -139,8 +140,8 @@ impl Store {
             if !lock(connection, key).await? {
                 return Ok(None);
             }
-            let values: [&dyn Value; 3] = [&key.id, &id, &micros(now)];
-            if connection.execute(CANCEL, &values).await? > 0 {
+            let values = params!(collection = key.id, id, now = micros(now));
+            if connection.execute(CANCEL, values).await? > 0 {
                 append(connection, audit.as_slice()).await?;
             }
             one(connection, key, id).await
@@ -173,14 +174,14 @@ impl Store {
         progress: ClusteringProgress,
     ) -> Result<bool, StoreError> {
         change!(self, "renew_clustering", |connection| {
-            let values: [&dyn Value; 5] = [
-                &leased.request.id,
-                &leased.attempt.cast_signed(),
-                &micros(until),
-                &progress.compared.cast_signed(),
-                &progress.faces.cast_signed(),
-            ];
-            Ok(connection.execute(RENEW, &values).await? > 0)
+            let values = params!(
+                id = leased.request.id,
+                attempt = leased.attempt.cast_signed(),
+                until = micros(until),
+                compared = progress.compared.cast_signed(),
+                faces = progress.faces.cast_signed()
+            );
+            Ok(connection.execute(RENEW, values).await? > 0)
         })
     }
 
@@ -201,19 +202,19 @@ impl Store {
             if !hold(connection, leased).await? {
                 return Ok(false);
             }
-            let values: [&dyn Value; 10] = [
-                &leased.request.id,
-                &leased.attempt.cast_signed(),
-                &state,
-                &micros(now),
-                &progress.compared.cast_signed(),
-                &progress.faces.cast_signed(),
-                &progress.people.cast_signed(),
-                &progress.unassigned.cast_signed(),
-                &progress.moved.cast_signed(),
-                &error,
-            ];
-            Ok(connection.execute(END, &values).await? > 0)
+            let values = params!(
+                id = leased.request.id,
+                attempt = leased.attempt.cast_signed(),
+                state,
+                now = micros(now),
+                compared = progress.compared.cast_signed(),
+                faces = progress.faces.cast_signed(),
+                people = progress.people.cast_signed(),
+                unassigned = progress.unassigned.cast_signed(),
+                moved = progress.moved.cast_signed(),
+                error
+            );
+            Ok(connection.execute(END, values).await? > 0)
         })
     }
 }
@@ -223,8 +224,8 @@ async fn one(
     key: CollectionKey<'_>,
     id: Uuid,
 ) -> Result<Option<Clustering>, StoreError> {
-    let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
-    let row: Option<ClusteringRow> = connection.fetch_optional(ONE, &values).await?;
+    let values = params!(tenant = key.tenant, collection = key.id, id);
+    let row: Option<ClusteringRow> = connection.fetch_optional(ONE, values).await?;
     row.map(Clustering::try_from).transpose()
 }
 
@@ -233,7 +234,9 @@ async fn next(
     connection: &mut Connection<'_>,
     now: OffsetDateTime,
 ) -> Result<Option<ClusteringRow>, StoreError> {
-    Ok(connection.fetch_optional(NEXT, &[&micros(now)]).await?)
+    Ok(connection
+        .fetch_optional(NEXT, params!(now = micros(now)))
+        .await?)
 }
 
 /// Leases the oldest clustering; see [`Store::lease_clustering`]. Run it in a transaction.
@@ -249,9 +252,14 @@ async fn lease(
         return Ok(None);
     };
     let attempt = row.attempt + 1;
-    let values: [&dyn Value; 4] = [&row.id, &micros(now), &micros(until), &attempt];
+    let values = params!(
+        id = row.id,
+        now = micros(now),
+        until = micros(until),
+        attempt
+    );
     // Another server can lease it at the same moment. Then this one does nothing until its next try.
-    if connection.execute(LEASE, &values).await? == 0 {
+    if connection.execute(LEASE, values).await? == 0 {
         return Ok(None);
     }
     let clustering = Clustering::try_from(row)?;
@@ -274,8 +282,11 @@ pub(super) async fn hold(
     if !lock(connection, key).await? {
         return Ok(false);
     }
-    let values: [&dyn Value; 2] = [&leased.request.id, &leased.attempt.cast_signed()];
-    Ok(connection.execute(HOLD, &values).await? > 0)
+    let values = params!(
+        id = leased.request.id,
+        attempt = leased.attempt.cast_signed()
+    );
+    Ok(connection.execute(HOLD, values).await? > 0)
 }
 
 #[cfg(test)]

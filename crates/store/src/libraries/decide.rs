@@ -3,7 +3,6 @@
 //! A decision pins faces: no clustering changes them afterwards. Merging pins all faces of the people, and splitting pins the
 //! faces of both, because the user has looked at them.
 
-use sqlx::AssertSqlSafe;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -11,37 +10,44 @@ use super::records::{Decided, Decision};
 use crate::audit::{NewAuditEntry, append};
 use crate::call::change;
 use crate::collections::{CollectionKey, lock};
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
+use crate::values::Many;
 
-const PERSON: &str = "SELECT id FROM people WHERE collection_id = $1 AND id = $2";
+const PERSON: &str = "SELECT id FROM people WHERE collection_id = :collection AND id = :person";
 
 const FACE: &str = "SELECT e.row_id, m.person_id FROM enrolments e \
      LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE e.collection_id = $1 AND e.id = $2 AND e.subject_id IS NULL";
+     WHERE e.collection_id = :collection AND e.id = :face AND e.subject_id IS NULL";
 
-const RENAME: &str = "UPDATE people SET name = $2 WHERE id = $1";
+const RENAME: &str = "UPDATE people SET name = :name WHERE id = :person";
 
-const ADD: &str = "INSERT INTO people (id, collection_id, created_at) VALUES ($1, $2, $3)";
+const ADD: &str =
+    "INSERT INTO people (id, collection_id, created_at) VALUES (:id, :collection_id, :created_at)";
 
-const MOVE_ALL: &str = "UPDATE memberships SET person_id = $1, is_pinned = $3 WHERE person_id = $2";
+const OTHERS: &str = "SELECT row_id, person_id FROM memberships \
+     WHERE person_id = :person AND row_id NOT IN (:rows) LIMIT 1";
 
-const PUT: &str = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES ($1, $2, $3) \
+const MOVE: &str = "UPDATE memberships SET person_id = :person WHERE row_id IN (:rows)";
+
+const MOVE_ALL: &str =
+    "UPDATE memberships SET person_id = :into, is_pinned = :is_pinned WHERE person_id = :person";
+
+const PUT: &str = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES (:row_id, :person_id, :is_pinned) \
      ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id, is_pinned = excluded.is_pinned";
 
-const UNPIN: &str =
-    "UPDATE memberships SET is_pinned = $2 WHERE row_id = $1 AND person_id IS NOT NULL";
+const UNPIN: &str = "UPDATE memberships SET is_pinned = :is_pinned WHERE row_id = :row_id AND person_id IS NOT NULL";
 
-const FORGET: &str = "DELETE FROM memberships WHERE row_id = $1 AND person_id IS NULL";
+const FORGET: &str = "DELETE FROM memberships WHERE row_id = :row_id AND person_id IS NULL";
 
 /// Deletes a person who has no faces any more.
-const DELETE_EMPTY: &str = "DELETE FROM people WHERE id = $1 \
-     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = $1)";
+const DELETE_EMPTY: &str = "DELETE FROM people WHERE id = :person \
+     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = :person)";
 
 record! {
     struct FoundFace {
@@ -96,8 +102,8 @@ async fn has_person(
     collection: Uuid,
     person: Uuid,
 ) -> Result<bool, StoreError> {
-    let values: [&dyn Value; 2] = [&collection, &person];
-    let found: Option<IdRow> = connection.fetch_optional(PERSON, &values).await?;
+    let values = params!(collection, person);
+    let found: Option<IdRow> = connection.fetch_optional(PERSON, values).await?;
     Ok(found.is_some())
 }
 
@@ -107,7 +113,7 @@ async fn find_face(
     face: Uuid,
 ) -> Result<Option<FoundFace>, StoreError> {
     Ok(connection
-        .fetch_optional(FACE, &[&collection, &face])
+        .fetch_optional(FACE, params!(collection, face))
         .await?)
 }
 
@@ -120,7 +126,7 @@ async fn rename(
         return Ok(Decided::NoPerson(person));
     }
     connection
-        .execute(RENAME, &[&person, &name.map(str::to_owned)])
+        .execute(RENAME, params!(person, name = name.map(str::to_owned)))
         .await?;
     Ok(Decided::Done)
 }
@@ -136,9 +142,11 @@ async fn merge(
         }
     }
     for person in people.iter().chain([&into]) {
-        let values: [&dyn Value; 3] = [&into, person, &true];
-        connection.execute(MOVE_ALL, &values).await?;
-        connection.execute(DELETE_EMPTY, &[person]).await?;
+        let values = params!(into, person = *person, is_pinned = true);
+        connection.execute(MOVE_ALL, values).await?;
+        connection
+            .execute(DELETE_EMPTY, params!(person = *person))
+            .await?;
     }
     Ok(Decided::Done)
 }
@@ -167,25 +175,21 @@ impl Split {
                 _ => return Ok(Decided::NoFace(*face)),
             }
         }
-        let mut values: Vec<&dyn Value> = vec![&self.person];
-        values.extend(rows.iter().map(|row| row as &dyn Value));
-        let others = format!(
-            "SELECT row_id, person_id FROM memberships WHERE person_id = $1 AND row_id NOT IN {} LIMIT 1",
-            placeholders(2, 1, rows.len())
-        );
-        let others: Vec<FoundFace> = connection.fetch_all(AssertSqlSafe(others), &values).await?;
+        let values = params!(person = self.person, rows = Many(&rows));
+        let others: Vec<FoundFace> = connection.fetch_all(OTHERS, values).await?;
         if others.is_empty() {
             return Ok(Decided::NobodyLeft);
         }
-        let values: [&dyn Value; 3] = [&self.new, &self.collection, &micros(now)];
-        connection.execute(ADD, &values).await?;
-        let values: [&dyn Value; 3] = [&self.person, &self.person, &true];
-        connection.execute(MOVE_ALL, &values).await?;
-        let mut values: Vec<&dyn Value> = vec![&self.new];
-        values.extend(rows.iter().map(|row| row as &dyn Value));
-        let list = placeholders(2, 1, rows.len());
-        let update = format!("UPDATE memberships SET person_id = $1 WHERE row_id IN {list}");
-        connection.execute(AssertSqlSafe(update), &values).await?;
+        let values = params!(
+            id = self.new,
+            collection_id = self.collection,
+            created_at = micros(now)
+        );
+        connection.execute(ADD, values).await?;
+        let values = params!(into = self.person, person = self.person, is_pinned = true);
+        connection.execute(MOVE_ALL, values).await?;
+        let values = params!(person = self.new, rows = Many(&rows));
+        connection.execute(MOVE, values).await?;
         Ok(Decided::Done)
     }
 }
@@ -203,10 +207,12 @@ async fn assign(
     let Some(found) = find_face(connection, collection, face).await? else {
         return Ok(Decided::NoFace(face));
     };
-    let values: [&dyn Value; 3] = [&found.row_id, &person, &true];
-    connection.execute(PUT, &values).await?;
+    let values = params!(row_id = found.row_id, person_id = person, is_pinned = true);
+    connection.execute(PUT, values).await?;
     if let Some(before) = found.person_id {
-        connection.execute(DELETE_EMPTY, &[&before]).await?;
+        connection
+            .execute(DELETE_EMPTY, params!(person = before))
+            .await?;
     }
     Ok(Decided::Done)
 }
@@ -218,8 +224,12 @@ async fn unpin(
     let Some(found) = find_face(connection, collection, face).await? else {
         return Ok(Decided::NoFace(face));
     };
-    connection.execute(UNPIN, &[&found.row_id, &false]).await?;
-    connection.execute(FORGET, &[&found.row_id]).await?;
+    connection
+        .execute(UNPIN, params!(row_id = found.row_id, is_pinned = false))
+        .await?;
+    connection
+        .execute(FORGET, params!(row_id = found.row_id))
+        .await?;
     Ok(Decided::Done)
 }
 
@@ -229,6 +239,8 @@ crate::prepared::statements!(
     FACE,
     RENAME,
     ADD,
+    OTHERS,
+    MOVE,
     MOVE_ALL,
     PUT,
     UNPIN,

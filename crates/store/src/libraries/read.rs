@@ -7,8 +7,8 @@ use super::rows::{LibraryFaceRow, PersonRow, RowOfFace};
 use crate::call::query;
 use crate::collections::CollectionKey;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::store::Store;
-use crate::values::Value;
 
 macro_rules! people {
     ($rest:literal) => {
@@ -16,15 +16,15 @@ macro_rules! people {
             "SELECT p.id, p.name, p.created_at, \
              (SELECT count(*) FROM memberships m WHERE m.person_id = p.id) AS faces \
              FROM people p JOIN collections c ON c.id = p.collection_id \
-             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased AND ",
+             WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND ",
             $rest
         )
     };
 }
 
-const PEOPLE: &str = people!("p.id > $3 ORDER BY p.id LIMIT $4");
+const PEOPLE: &str = people!("p.id > :after ORDER BY p.id LIMIT :limit");
 
-const PERSON: &str = people!("p.id = $3");
+const PERSON: &str = people!("p.id = :id");
 
 macro_rules! faces {
     ($rest:literal) => {
@@ -33,11 +33,11 @@ macro_rules! faces {
              m.person_id, m.is_pinned FROM enrolments e \
              JOIN collections c ON c.id = e.collection_id \
              LEFT JOIN memberships m ON m.row_id = e.row_id \
-             WHERE c.tenant = $1 AND c.id = $2 AND NOT c.is_erased \
-             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = $3 \
-             AND a.collection_id = $2), 0) ",
+             WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased \
+             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = :after \
+             AND a.collection_id = :collection), 0) ",
             $rest,
-            " ORDER BY e.row_id LIMIT $4"
+            " ORDER BY e.row_id LIMIT :limit"
         )
     };
 }
@@ -46,11 +46,11 @@ const ALL: &str = faces!("");
 
 const UNASSIGNED: &str = faces!("AND m.person_id IS NULL");
 
-const OF_PERSON: &str = faces!("AND m.person_id = $5");
+const OF_PERSON: &str = faces!("AND m.person_id = :person");
 
 const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m.is_pinned \
      FROM enrolments e LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE e.collection_id = $1 AND e.row_id > $2 ORDER BY e.row_id LIMIT $3";
+     WHERE e.collection_id = :collection AND e.row_id > :after ORDER BY e.row_id LIMIT :limit";
 
 impl Store {
     /// Returns people of a library after the person `after`, oldest first.
@@ -62,8 +62,8 @@ impl Store {
         query!(self, "people", |connection| {
             let (after, limit) = page;
             let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-            let values: [&dyn Value; 4] = [&key.tenant, &key.id, &after, &limit];
-            let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, &values).await?;
+            let values = params!(tenant = key.tenant, collection = key.id, after, limit);
+            let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, values).await?;
             rows.into_iter().map(Person::try_from).collect()
         })
     }
@@ -75,8 +75,8 @@ impl Store {
         id: Uuid,
     ) -> Result<Option<Person>, StoreError> {
         query!(self, "person", |connection| {
-            let values: [&dyn Value; 3] = [&key.tenant, &key.id, &id];
-            let row: Option<PersonRow> = connection.fetch_optional(PERSON, &values).await?;
+            let values = params!(tenant = key.tenant, collection = key.id, id);
+            let row: Option<PersonRow> = connection.fetch_optional(PERSON, values).await?;
             row.map(Person::try_from).transpose()
         })
     }
@@ -91,16 +91,19 @@ impl Store {
         query!(self, "library_faces", |connection| {
             let (after, limit) = page;
             let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
-            let mut values: Vec<&dyn Value> = vec![&key.tenant, &key.id, &after, &limit];
-            let query = match &filter {
-                FaceFilter::All => ALL,
-                FaceFilter::Unassigned => UNASSIGNED,
-                FaceFilter::Of(person) => {
-                    values.push(person);
-                    OF_PERSON
-                }
+            let (query, person) = match filter {
+                FaceFilter::All => (ALL, None),
+                FaceFilter::Unassigned => (UNASSIGNED, None),
+                FaceFilter::Of(person) => (OF_PERSON, Some(person)),
             };
-            let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, &values).await?;
+            let values = params!(
+                tenant = key.tenant,
+                collection = key.id,
+                after,
+                limit,
+                person
+            );
+            let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, values).await?;
             rows.into_iter().map(LibraryFace::try_from).collect()
         })
     }
@@ -113,8 +116,12 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<FaceRow>, StoreError> {
         query!(self, "face_rows", |connection| {
-            let values: [&dyn Value; 3] = [&collection, &after.cast_signed(), &i64::from(limit)];
-            let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, &values).await?;
+            let values = params!(
+                collection,
+                after = after.cast_signed(),
+                limit = i64::from(limit)
+            );
+            let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, values).await?;
             Ok(rows.into_iter().map(FaceRow::from).collect())
         })
     }

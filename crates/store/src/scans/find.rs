@@ -2,33 +2,49 @@
 
 use std::collections::HashMap;
 
-use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use super::records::{CachedScan, ImageSummary, StoredFace, StoredScan};
 use super::rows::{FaceRow, ImageRow, ScanRow, sql};
 use crate::call::{query, snapshot};
-use crate::connection::{Connection, placeholders};
+use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
-use crate::values::{Digest, Value};
+use crate::values::{Digest, Many};
 
 pub(super) const IMAGE: &str = concat!(
     "SELECT ",
     sql!(image_columns),
-    " FROM images i WHERE i.tenant = $1 AND i.id = $2"
+    " FROM images i WHERE i.tenant = :tenant AND i.id = :id"
 );
 
-const SCAN_BY_KEY: &str = concat!(sql!(scans), "WHERE s.image_id = $1 AND s.scan_key = $2");
+const IMAGES: &str = concat!(
+    "SELECT ",
+    sql!(image_columns),
+    " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"
+);
+
+const CACHED_IDS: &str = "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
+     WHERE i.tenant = :tenant AND s.scan_key = :scan_key AND s.answers_cache AND i.sha256 IN (:sha256s)";
+
+const SCANS: &str = concat!(sql!(scans), "WHERE s.id IN (:ids)");
+
+const FACES_BY_SCANS: &str = concat!(sql!(faces), "WHERE f.scan_id IN (:ids) ORDER BY f.position");
+
+const SCAN_BY_KEY: &str = concat!(
+    sql!(scans),
+    "WHERE s.image_id = :image_id AND s.scan_key = :scan_key"
+);
 
 const FIND_SCAN: &str = concat!(
     sql!(scans),
     "JOIN images i ON i.id = s.image_id \
-     WHERE i.tenant = $1 AND i.sha256 = $2 AND s.scan_key = $3 AND s.answers_cache"
+     WHERE i.tenant = :tenant AND i.sha256 = :sha256 AND s.scan_key = :scan_key AND s.answers_cache"
 );
 
-const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = $1 ORDER BY f.position");
+const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 
 impl Store {
     /// Returns the scan with this key of the image with this SHA-256, if that scan can be returned from the cache.
@@ -41,14 +57,14 @@ impl Store {
         snapshot!(self, "find_scan", |connection| {
             let (sha256, scan_key) = (Digest(*sha256), Digest(*scan_key));
             let Some(row) = connection
-                .fetch_optional::<ScanRow>(FIND_SCAN, &[&tenant, &sha256, &scan_key])
+                .fetch_optional::<ScanRow>(FIND_SCAN, params!(tenant, sha256, scan_key))
                 .await?
             else {
                 return Ok(None);
             };
             let scan = with_faces(connection, row).await?;
             let image = connection
-                .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &scan.image_id])
+                .fetch_optional::<ImageRow>(IMAGE, params!(tenant, id = scan.image_id))
                 .await?;
             let image = image.map(ImageSummary::try_from).transpose()?;
             Ok(image.map(|image| CachedScan { image, scan }))
@@ -65,19 +81,12 @@ impl Store {
     ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
         query!(self, "cached_scan_ids", |connection| {
             const IMAGES_PER_QUERY: usize = 500;
-            let key = Digest(*scan_key);
+            let scan_key = Digest(*scan_key);
             let mut found = Vec::new();
             for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
                 let digests: Vec<Digest> = sha256s.iter().map(|sha256| Digest(*sha256)).collect();
-                let mut values: Vec<&dyn Value> = vec![&tenant, &key];
-                values.extend(digests.iter().map(|digest| digest as &dyn Value));
-                let query = format!(
-                    "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
-                     WHERE i.tenant = $1 AND s.scan_key = $2 AND s.answers_cache AND i.sha256 IN {}",
-                    placeholders(3, 1, sha256s.len())
-                );
-                let rows: Vec<CachedIdRow> =
-                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                let values = params!(tenant, scan_key, sha256s = Many(&digests));
+                let rows: Vec<CachedIdRow> = connection.fetch_all(CACHED_IDS, values).await?;
                 found.extend(rows.into_iter().map(|row| (row.sha256.0, row.id)));
             }
             Ok(found)
@@ -90,22 +99,14 @@ impl Store {
             const IDS_PER_QUERY: usize = 500;
             let mut found = Vec::with_capacity(ids.len());
             for ids in ids.chunks(IDS_PER_QUERY) {
-                let values: Vec<&dyn Value> = ids.iter().map(|id| id as &dyn Value).collect();
-                let list = placeholders(1, 1, ids.len());
-                let query = format!(
-                    concat!(sql!(faces), "WHERE f.scan_id IN {} ORDER BY f.position"),
-                    list
-                );
-                let rows: Vec<FaceRow> =
-                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                let values = params!(ids = Many(ids));
+                let rows: Vec<FaceRow> = connection.fetch_all(FACES_BY_SCANS, values).await?;
                 let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
                 for row in rows {
                     let face = StoredFace::try_from(row)?;
                     faces.entry(face.scan_id).or_default().push(face);
                 }
-                let query = format!(concat!(sql!(scans), "WHERE s.id IN {}"), list);
-                let scans: Vec<ScanRow> =
-                    connection.fetch_all(AssertSqlSafe(query), &values).await?;
+                let scans: Vec<ScanRow> = connection.fetch_all(SCANS, values).await?;
                 let mut images = images_of(connection, tenant, &scans).await?;
                 for scan in scans {
                     let Some(image) = images.remove(&scan.image_id) else {
@@ -138,17 +139,9 @@ async fn images_of(
     if scans.is_empty() {
         return Ok(HashMap::new());
     }
-    let mut values: Vec<&dyn Value> = vec![&tenant];
-    values.extend(scans.iter().map(|scan| &scan.image_id as &dyn Value));
-    let query = format!(
-        concat!(
-            "SELECT ",
-            sql!(image_columns),
-            " FROM images i WHERE i.tenant = $1 AND i.id IN {}"
-        ),
-        placeholders(2, 1, scans.len())
-    );
-    let rows: Vec<ImageRow> = connection.fetch_all(AssertSqlSafe(query), &values).await?;
+    let ids: Vec<Uuid> = scans.iter().map(|scan| scan.image_id).collect();
+    let values = params!(tenant, ids = Many(&ids));
+    let rows: Vec<ImageRow> = connection.fetch_all(IMAGES, values).await?;
     let images = rows.into_iter().map(ImageSummary::try_from);
     images
         .map(|image| image.map(|image| (image.id, image)))
@@ -162,7 +155,7 @@ pub(super) async fn scan_by_key(
     scan_key: &[u8; 32],
 ) -> Result<Option<ScanRow>, StoreError> {
     Ok(connection
-        .fetch_optional(SCAN_BY_KEY, &[&image_id, &Digest(*scan_key)])
+        .fetch_optional(SCAN_BY_KEY, params!(image_id, scan_key = Digest(*scan_key)))
         .await?)
 }
 
@@ -171,7 +164,9 @@ pub(super) async fn with_faces(
     connection: &mut Connection<'_>,
     scan: ScanRow,
 ) -> Result<StoredScan, StoreError> {
-    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCAN, &[&scan.id]).await?;
+    let rows: Vec<FaceRow> = connection
+        .fetch_all(FACES_OF_SCAN, params!(id = scan.id))
+        .await?;
     let faces = rows
         .into_iter()
         .map(StoredFace::try_from)
@@ -180,4 +175,13 @@ pub(super) async fn with_faces(
 }
 
 #[cfg(test)]
-crate::prepared::statements!(IMAGE, SCAN_BY_KEY, FIND_SCAN, FACES_OF_SCAN);
+crate::prepared::statements!(
+    IMAGE,
+    IMAGES,
+    CACHED_IDS,
+    SCANS,
+    FACES_BY_SCANS,
+    SCAN_BY_KEY,
+    FIND_SCAN,
+    FACES_OF_SCAN
+);

@@ -5,12 +5,13 @@ use time::OffsetDateTime;
 use super::records::Model;
 use crate::call::change;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
-use crate::values::{Digest, Value};
+use crate::values::Digest;
 
 const INSERT_MODEL: &str = "INSERT INTO models \
-     (id, role, family, sha256, contract, dim, first_seen) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+     (id, role, family, sha256, contract, dim, first_seen) VALUES (:id, :role, :family, :sha256, :contract, :dim, :first_seen) \
      ON CONFLICT DO NOTHING";
 
 impl Store {
@@ -25,16 +26,16 @@ impl Store {
         change!(self, "register_models", |connection| {
             let first_seen = to_the_microsecond(first_seen);
             for model in models {
-                let values: [&dyn Value; 7] = [
-                    &model.id,
-                    &model.role,
-                    &model.family,
-                    &Digest(model.sha256),
-                    &model.contract,
-                    &model.dim.map(i64::from),
-                    &first_seen,
-                ];
-                connection.execute(INSERT_MODEL, &values).await?;
+                let values = params!(
+                    id = model.id,
+                    role = model.role,
+                    family = model.family,
+                    sha256 = Digest(model.sha256),
+                    contract = model.contract,
+                    dim = model.dim.map(i64::from),
+                    first_seen
+                );
+                connection.execute(INSERT_MODEL, values).await?;
             }
             Ok(())
         })

@@ -12,23 +12,23 @@ use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow, sql};
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
-use crate::values::Value;
 
 /// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
-const SOURCES: &str = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = $1 \
-     ORDER BY seen_at DESC LIMIT $2";
+const SOURCES: &str = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = :id \
+     ORDER BY seen_at DESC LIMIT :limit";
 
 const SCANS: &str = concat!(
     sql!(scans),
-    "WHERE s.image_id = $1 AND s.id > $2 AND s.id <= $3 ORDER BY s.id"
+    "WHERE s.image_id = :image AND s.id > :after AND s.id <= :last ORDER BY s.id"
 );
 
 const FACES_OF_SCANS: &str = concat!(
     sql!(faces),
-    "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = $1 AND id > $2 AND id <= $3) \
+    "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = :image AND id > :after AND id <= :last) \
      ORDER BY f.position"
 );
 
@@ -41,26 +41,26 @@ const SCAN_SIZES: &str = concat!(
     " + ",
     scan_size!("s.id"),
     " AS bigint) AS bytes FROM scans s WHERE s.id IN \
-     (SELECT id FROM scans WHERE image_id = $1 AND id > $2 ORDER BY id LIMIT $3) ORDER BY s.id"
+     (SELECT id FROM scans WHERE image_id = :image AND id > :after ORDER BY id LIMIT :limit) ORDER BY s.id"
 );
 
 const FACE: &str = concat!(
     sql!(faces),
-    "JOIN images i ON i.id = f.image_id WHERE i.tenant = $1 AND f.id = $2"
+    "JOIN images i ON i.id = f.image_id WHERE i.tenant = :tenant AND f.id = :id"
 );
 
 const LIST: &str = concat!(
     "SELECT ",
     sql!(image_columns),
-    " FROM images i WHERE i.tenant = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3"
+    " FROM images i WHERE i.tenant = :tenant AND i.id < :before ORDER BY i.id DESC LIMIT :limit"
 );
 
 const LIST_OF_SOURCE: &str = concat!(
     "SELECT ",
     sql!(image_columns),
-    " FROM images i WHERE i.tenant = $1 AND i.id IN \
-     (SELECT image_id FROM image_sources WHERE source_id = $4 AND image_id < $2) \
-     ORDER BY i.id DESC LIMIT $3"
+    " FROM images i WHERE i.tenant = :tenant AND i.id IN \
+     (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id < :before) \
+     ORDER BY i.id DESC LIMIT :limit"
 );
 
 impl Store {
@@ -73,13 +73,13 @@ impl Store {
     ) -> Result<Option<StoredImage>, StoreError> {
         snapshot!(self, "image", |connection| {
             let Some(row) = connection
-                .fetch_optional::<ImageRow>(IMAGE, &[&tenant, &id])
+                .fetch_optional::<ImageRow>(IMAGE, params!(tenant, id))
                 .await?
             else {
                 return Ok(None);
             };
             let limit = StoredImage::MAX_SOURCES as i64;
-            let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, &[&id, &limit]).await?;
+            let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, params!(id, limit)).await?;
             let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
             sources.sort_by_key(|source| source.seen_at);
             let (scans, next) = scans_of_image(connection, id, page).await?;
@@ -95,7 +95,7 @@ impl Store {
     /// Returns a face with its embedding.
     pub async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
         query!(self, "face", |connection| {
-            let row: Option<FaceRow> = connection.fetch_optional(FACE, &[&tenant, &id]).await?;
+            let row: Option<FaceRow> = connection.fetch_optional(FACE, params!(tenant, id)).await?;
             row.map(StoredFace::try_from).transpose()
         })
     }
@@ -117,12 +117,15 @@ impl Store {
             let rows: Vec<ImageRow> = match &filter.source {
                 None => {
                     connection
-                        .fetch_all(LIST, &[&tenant, &before, &limit])
+                        .fetch_all(LIST, params!(tenant, before, limit))
                         .await?
                 }
                 Some(source) => {
                     connection
-                        .fetch_all(LIST_OF_SOURCE, &[&tenant, &before, &limit, source])
+                        .fetch_all(
+                            LIST_OF_SOURCE,
+                            params!(tenant, before, limit, source = *source),
+                        )
                         .await?
                 }
             };
@@ -148,21 +151,21 @@ async fn scans_of_image(
     let after = page.after.unwrap_or(Uuid::nil());
     // One more scan than requested shows whether there is a next page.
     let limit = i64::from(page.limit) + 1;
-    let values: [&dyn Value; 3] = [&image, &after, &limit];
-    let sizes: Vec<ScanSizeRow> = connection.fetch_all(SCAN_SIZES, &values).await?;
+    let values = params!(image, after, limit);
+    let sizes: Vec<ScanSizeRow> = connection.fetch_all(SCAN_SIZES, values).await?;
     let requested = sizes.iter().take(page.limit as usize);
     let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
     let Some(last) = count.checked_sub(1).map(|last| sizes[last].id) else {
         return Ok((Vec::new(), None));
     };
-    let values: [&dyn Value; 3] = [&image, &after, &last];
+    let values = params!(image, after, last);
     let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
-    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCANS, &values).await?;
+    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCANS, values).await?;
     for row in rows {
         let face = StoredFace::try_from(row)?;
         faces.entry(face.scan_id).or_default().push(face);
     }
-    let rows: Vec<ScanRow> = connection.fetch_all(SCANS, &values).await?;
+    let rows: Vec<ScanRow> = connection.fetch_all(SCANS, values).await?;
     let scans = rows.into_iter().map(|scan| {
         let faces = faces.remove(&scan.id).unwrap_or_default();
         scan.with_faces(faces)

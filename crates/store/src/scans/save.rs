@@ -13,23 +13,24 @@ use crate::call::change;
 use crate::collections::detach_scans;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
-use crate::values::{Digest, Value};
+use crate::values::Digest;
 
 /// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
 /// image wait for each other.
 const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
      format, orientation, perceptual_hash, created_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+     VALUES (:id, :tenant, :sha256, :byte_size, :width, :height, :format, :orientation, :perceptual_hash, :created_at) \
      ON CONFLICT (tenant, sha256) DO UPDATE \
      SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
      RETURNING id";
 
-const DELETE: &str = "DELETE FROM scans WHERE id = $1";
+const DELETE: &str = "DELETE FROM scans WHERE id = :id";
 
-const KEEP: &str = "UPDATE scans SET batch_id = NULL WHERE id = $1 AND batch_id IS NOT NULL";
+const KEEP: &str = "UPDATE scans SET batch_id = NULL WHERE id = :scan AND batch_id IS NOT NULL";
 
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
@@ -79,7 +80,7 @@ pub(crate) async fn save_scan(
             return Ok(SavedScan::Kept(Box::new(kept)));
         }
         detach_scans(connection, &[stored.id]).await?;
-        connection.execute(DELETE, &[&stored.id]).await?;
+        connection.execute(DELETE, params!(id = stored.id)).await?;
     }
     let scan_row = ScanRow::new(image_id, scan, batch);
     insert_rows(connection, ScanRow::INTO, &[scan_row.values()]).await?;
@@ -98,7 +99,7 @@ pub(crate) async fn save_scan(
 
 /// Records that a request was answered with a scan, so that it stays when the batch that made it is deleted.
 async fn keep_scan(connection: &mut Connection<'_>, scan: Uuid) -> Result<(), StoreError> {
-    connection.execute(KEEP, &[&scan]).await?;
+    connection.execute(KEEP, params!(scan)).await?;
     Ok(())
 }
 
@@ -109,19 +110,19 @@ async fn upsert_image(connection: &mut Connection<'_>, scan: &NewScan) -> Result
         width,
         height,
     } = sizes(image)?;
-    let values: [&dyn Value; 10] = [
-        &image.id,
-        &scan.tenant,
-        &Digest(image.sha256),
-        &byte_size,
-        &width,
-        &height,
-        &image.format,
-        &i16::from(image.orientation),
-        &image.perceptual_hash.map(u64::cast_signed),
-        &to_the_microsecond(scan.created_at),
-    ];
-    let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, &values).await?;
+    let values = params!(
+        id = image.id,
+        tenant = scan.tenant,
+        sha256 = Digest(image.sha256),
+        byte_size,
+        width,
+        height,
+        format = image.format,
+        orientation = i16::from(image.orientation),
+        perceptual_hash = image.perceptual_hash.map(u64::cast_signed),
+        created_at = to_the_microsecond(scan.created_at)
+    );
+    let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, values).await?;
     row.map(|row| row.id)
         .ok_or(StoreError::Refused(sqlx::Error::RowNotFound))
 }

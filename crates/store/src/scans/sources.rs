@@ -8,18 +8,19 @@ use super::records::Source;
 use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
 
 const UPSERT_SOURCE: &str = "INSERT INTO image_sources \
-     (image_id, source_key, source_id, source_url, seen_at) VALUES ($1, $2, $3, $4, $5) \
+     (image_id, source_key, source_id, source_url, seen_at) VALUES (:image_id, :source_key, :source_id, :source_url, :seen_at) \
      ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
 
 /// Locks the image, so that no other call deletes it meanwhile.
 const LOCK_IMAGE: &str =
-    "UPDATE images SET tenant = tenant WHERE tenant = $1 AND id = $2 RETURNING id";
+    "UPDATE images SET tenant = tenant WHERE tenant = :tenant AND id = :image_id RETURNING id";
 
 impl Store {
     /// Records that a stored image was seen at a source.
@@ -38,7 +39,7 @@ impl Store {
         check_source(source)?;
         change!(self, "add_source", |connection| {
             let image: Option<IdRow> = connection
-                .fetch_optional(LOCK_IMAGE, &[&tenant, &image_id])
+                .fetch_optional(LOCK_IMAGE, params!(tenant, image_id))
                 .await?;
             if image.is_some() {
                 add_source(connection, image_id, source).await?;
@@ -62,7 +63,16 @@ pub(super) async fn add_source(
     let key = source_key(id.as_deref(), url.as_deref());
     let seen_at = to_the_microsecond(source.seen_at);
     connection
-        .execute(UPSERT_SOURCE, &[&image_id, &key, &id, &url, &seen_at])
+        .execute(
+            UPSERT_SOURCE,
+            params!(
+                image_id,
+                source_key = key,
+                source_id = id,
+                source_url = url,
+                seen_at
+            ),
+        )
         .await?;
     Ok(())
 }

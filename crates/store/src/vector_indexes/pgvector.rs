@@ -3,18 +3,19 @@
 //! An index is partial, so it has the vectors of one collection. Postgres uses it only if the query has the id of the
 //! collection as a constant. Therefore the id is in the text of the query, and the query is not kept prepared.
 
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::call::{query, snapshot};
 use crate::collections::IndexPosition;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::pools::Pools;
 use crate::record::record;
 use crate::schema;
 use crate::store::Store;
-use crate::values::{Floats, Value};
+use crate::values::Floats;
 
 use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex};
 
@@ -31,7 +32,7 @@ const EXTENSION: &str = "SELECT extversion AS version FROM pg_extension WHERE ex
 const INDEXES: &str = "SELECT c.relname::text AS name, i.indisvalid AS is_built, \
      pg_relation_size(i.indexrelid) AS bytes \
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-     WHERE i.indrelid = 'enrolments'::regclass AND starts_with(c.relname::text, $1)";
+     WHERE i.indrelid = 'enrolments'::regclass AND starts_with(c.relname::text, :prefix)";
 
 const HEAP: &str = "SELECT pg_table_size('enrolments') AS bytes";
 
@@ -39,9 +40,9 @@ const HEAP: &str = "SELECT pg_table_size('enrolments') AS bytes";
 ///
 /// An iterative scan goes on after the first candidates until it has found the rows that are asked for. Without sorting, the
 /// planner has no other plan than the index.
-const PREPARE: &str = "SELECT set_config('hnsw.ef_search', $2, true) AS ef_search, \
+const PREPARE: &str = "SELECT set_config('hnsw.ef_search', :candidates, true) AS ef_search, \
      set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_sort', 'off', true) \
-     FROM pg_index WHERE indexrelid = to_regclass($1) AND indisvalid";
+     FROM pg_index WHERE indexrelid = to_regclass(:name) AND indisvalid";
 
 /// The most candidates that pgvector allows.
 const MAX_CANDIDATES: u32 = 1000;
@@ -113,7 +114,7 @@ impl VectorIndexes {
     /// Returns the version of the database's extension for vectors. `None` if the database has not created it.
     pub async fn vector_extension(&self) -> Result<Option<String>, StoreError> {
         query!(self.store, "vector_extension", |connection| {
-            let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, &[]).await?;
+            let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, params!()).await?;
             Ok(row.map(|row| row.version))
         })
     }
@@ -178,7 +179,7 @@ impl VectorIndexes {
     /// Returns the size in bytes of the rows of all collections, without their indexes.
     pub async fn enrolment_bytes(&self) -> Result<u64, StoreError> {
         query!(self.store, "enrolment_bytes", |connection| {
-            let row: Option<BytesRow> = connection.fetch_optional(HEAP, &[]).await?;
+            let row: Option<BytesRow> = connection.fetch_optional(HEAP, params!()).await?;
             Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
         })
     }
@@ -191,7 +192,7 @@ impl VectorIndexes {
         let mut detached = self.pool.acquire().await?.detach();
         let connection = &mut Connection::Postgres(&mut detached);
         schema::check(connection).await?;
-        let lock: Option<LockRow> = connection.fetch_optional(LOCK, &[]).await?;
+        let lock: Option<LockRow> = connection.fetch_optional(LOCK, params!()).await?;
         if lock.is_some_and(|lock| lock.is_locked) {
             return Ok(Some(detached));
         }
@@ -203,7 +204,7 @@ impl VectorIndexes {
 /// Releases the lock. The server notices the end of a connection later than the next call may come.
 async fn release(mut locked: PgConnection) -> Result<(), StoreError> {
     Connection::Postgres(&mut locked)
-        .execute(UNLOCK, &[])
+        .execute(UNLOCK, params!())
         .await?;
     locked.close().await?;
     Ok(())
@@ -225,7 +226,7 @@ async fn build(
 }
 
 async fn run(connection: &mut Connection<'_>, statement: String) -> Result<(), StoreError> {
-    connection.execute(AssertSqlSafe(statement), &[]).await?;
+    connection.execute_text(&statement, params!()).await?;
     Ok(())
 }
 
@@ -255,9 +256,9 @@ fn nearest_query(search: &NearestRows<'_>, is_exact: bool) -> String {
     let (collection, dim) = (search.collection, search.dim);
     let kind = if is_exact { "vector" } else { "halfvec" };
     format!(
-        "SELECT row_id, vector::{kind}({dim}) <#> $1::{kind}({dim}) AS distance FROM enrolments \
+        "SELECT row_id, vector::{kind}({dim}) <#> :vector::{kind}({dim}) AS distance FROM enrolments \
          WHERE collection_id = '{collection}' \
-         ORDER BY vector::{kind}({dim}) <#> $1::{kind}({dim}) LIMIT $2"
+         ORDER BY vector::{kind}({dim}) <#> :vector::{kind}({dim}) LIMIT :limit"
     )
 }
 
@@ -277,8 +278,9 @@ async fn nearest(
     let mut rows = Vec::with_capacity(search.vectors.len());
     for vector in search.vectors {
         let (vector, limit) = (Floats(vector.clone()), i64::from(search.rows));
-        let values: [&dyn Value; 2] = [&vector, &limit];
-        let near: Vec<NearRecord> = connection.fetch_all_once(query.clone(), &values).await?;
+        let near: Vec<NearRecord> = connection
+            .fetch_all_once(&query, params!(vector, limit))
+            .await?;
         rows.push(near.into_iter().map(NearRow::from).collect());
     }
     Ok(NearRows { rows, is_exact })
@@ -291,13 +293,15 @@ async fn prepare(
     candidates: u32,
 ) -> Result<bool, StoreError> {
     let (name, candidates) = (index_name(collection), candidates.to_string());
-    let values: [&dyn Value; 2] = [&name, &candidates];
-    let prepared: Option<PreparedRow> = connection.fetch_optional(PREPARE, &values).await?;
+    let values = params!(name, candidates);
+    let prepared: Option<PreparedRow> = connection.fetch_optional(PREPARE, values).await?;
     Ok(prepared.is_some_and(|row| row.ef_search == candidates))
 }
 
 async fn indexes(connection: &mut Connection<'_>) -> Result<Vec<VectorIndex>, StoreError> {
-    let rows: Vec<IndexRow> = connection.fetch_all(INDEXES, &[&PREFIX]).await?;
+    let rows: Vec<IndexRow> = connection
+        .fetch_all(INDEXES, params!(prefix = PREFIX))
+        .await?;
     let index = |row: IndexRow| {
         Some(VectorIndex {
             collection: row.name.strip_prefix(PREFIX)?.parse().ok()?,

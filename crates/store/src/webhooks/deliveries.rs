@@ -14,6 +14,7 @@ use crate::audit::append;
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::record::record;
 use crate::rows::TenantRow;
 use crate::store::Store;
@@ -22,21 +23,21 @@ use crate::values::Value;
 
 /// The webhooks that are told about a batch.
 const OF_BATCH: &str = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
-     WHERE b.id = $1 AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = $1) \
+     WHERE b.id = :batch AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = :batch) \
      AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
-         WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > $2)";
+         WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > :now)";
 
 /// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
 const TENANTS: &str = "WITH RECURSIVE waiting (tenant) AS ( \
          SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
-             WHERE d.next_at IS NOT NULL AND d.tenant > $2) \
+             WHERE d.next_at IS NOT NULL AND d.tenant > :after) \
          UNION ALL \
          SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
              WHERE d.next_at IS NOT NULL AND d.tenant > waiting.tenant) \
          FROM waiting WHERE waiting.tenant IS NOT NULL) \
      SELECT waiting.tenant FROM waiting WHERE waiting.tenant IS NOT NULL AND EXISTS \
-         (SELECT 1 FROM webhook_deliveries d WHERE d.tenant = waiting.tenant AND d.next_at <= $1) \
-     LIMIT $3";
+         (SELECT 1 FROM webhook_deliveries d WHERE d.tenant = waiting.tenant AND d.next_at <= :now) \
+     LIMIT :limit";
 
 const DUE: &str = concat!(
     "SELECT d.id AS delivery_id, d.batch_id AS of_batch, d.event, \
@@ -44,19 +45,20 @@ const DUE: &str = concat!(
          WHERE h.tenant = w.tenant AND h.host = w.host) AS host_off_until, ",
     webhook_columns!(),
     " FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-     WHERE d.tenant = $1 AND d.next_at <= $2 ORDER BY d.next_at LIMIT $3"
+     WHERE d.tenant = :tenant AND d.next_at <= :now ORDER BY d.next_at LIMIT :limit"
 );
 
 /// Another process that took the message first has moved its time.
-const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = $3 \
-     WHERE id = $1 AND next_at <= $2";
+const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = :again_at \
+     WHERE id = :id AND next_at <= :now";
 
 /// A message of a webhook that is off waits until it is on.
-const PARK: &str = "UPDATE webhook_deliveries SET next_at = NULL WHERE id = $1 AND next_at <= $2";
+const PARK: &str =
+    "UPDATE webhook_deliveries SET next_at = NULL WHERE id = :id AND next_at <= :now";
 
 /// A message to a host that is off is given up: it would be too old when the host is on again.
 const GIVE_UP: &str = "UPDATE webhook_deliveries SET status = 'failed', next_at = NULL \
-     WHERE id = $1 AND next_at <= $2";
+     WHERE id = :id AND next_at <= :now";
 
 /// The rest of these statements: no other attempt of the message has begun.
 macro_rules! if_current {
@@ -64,26 +66,26 @@ macro_rules! if_current {
         concat!(
             $statement,
             " AND EXISTS (SELECT 1 FROM webhook_deliveries d \
-             WHERE d.id = $2 AND d.attempts = $3 AND d.status = 'pending')"
+             WHERE d.id = :delivery AND d.attempts = :attempt AND d.status = 'pending')"
         )
     };
 }
 
 const SUCCEEDED: &str = if_current!(
-    "UPDATE webhooks SET failures = 0, failing_since = NULL, last_error = NULL, last_success_at = $4 \
-     WHERE id = $1"
+    "UPDATE webhooks SET failures = 0, failing_since = NULL, last_error = NULL, last_success_at = :at \
+     WHERE id = :webhook"
 );
 
 const FAILED: &str = if_current!(
-    "UPDATE webhooks SET failures = failures + 1, failing_since = coalesce(failing_since, $4), \
-     last_error = $5 WHERE id = $1"
+    "UPDATE webhooks SET failures = failures + 1, failing_since = coalesce(failing_since, :at), \
+     last_error = :error WHERE id = :webhook"
 );
 
-const DISABLE: &str = "UPDATE webhooks SET disabled_at = $2 \
-     WHERE id = $1 AND disabled_at IS NULL AND failing_since <= $3";
+const DISABLE: &str = "UPDATE webhooks SET disabled_at = :at \
+     WHERE id = :webhook AND disabled_at IS NULL AND failing_since <= :since";
 
-const END: &str = "UPDATE webhook_deliveries SET status = $3, next_at = $4 \
-     WHERE id = $1 AND attempts = $2 AND status = 'pending'";
+const END: &str = "UPDATE webhook_deliveries SET status = :status, next_at = :next_at \
+     WHERE id = :delivery AND attempts = :attempt AND status = 'pending'";
 
 record! {
     struct WebhookKeyRow {
@@ -100,7 +102,7 @@ pub(crate) async fn insert_deliveries(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let (name, now) = (event.name(), micros(now));
-    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, &[&batch, &now]).await?;
+    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, params!(batch, now)).await?;
     let ids: Vec<Uuid> = webhooks
         .iter()
         .map(|webhook| message_id(webhook.id, batch, now))
@@ -148,8 +150,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<String>, StoreError> {
         query!(self, "tenants_with_deliveries", |connection| {
-            let values: [&dyn Value; 3] = [&micros(now), &after, &i64::from(limit)];
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, &values).await?;
+            let values = params!(now = micros(now), after, limit = i64::from(limit));
+            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, values).await?;
             Ok(rows.into_iter().map(|row| row.tenant).collect())
         })
     }
@@ -163,7 +165,9 @@ impl Store {
         change!(self, "take_deliveries", |connection| {
             let (now, again_at) = (micros(request.now), micros(request.again_at));
             let limit = i64::from(request.limit);
-            let due: Vec<DeliveryRow> = connection.fetch_all(DUE, &[&tenant, &now, &limit]).await?;
+            let due: Vec<DeliveryRow> = connection
+                .fetch_all(DUE, params!(tenant, now, limit))
+                .await?;
             let mut taken = TakenDeliveries {
                 has_more: due.len() as i64 == limit,
                 deliveries: Vec::with_capacity(due.len()),
@@ -172,15 +176,19 @@ impl Store {
                 let is_host_off = row.host_off_until.is_some_and(|until| until > now);
                 let delivery = DueDelivery::try_from(row)?;
                 if is_host_off {
-                    connection.execute(GIVE_UP, &[&delivery.id, &now]).await?;
+                    connection
+                        .execute(GIVE_UP, params!(id = delivery.id, now))
+                        .await?;
                     continue;
                 }
                 if delivery.webhook.health.disabled_at.is_some() {
-                    connection.execute(PARK, &[&delivery.id, &now]).await?;
+                    connection
+                        .execute(PARK, params!(id = delivery.id, now))
+                        .await?;
                     continue;
                 }
-                let values: [&dyn Value; 3] = [&delivery.id, &now, &again_at];
-                if connection.execute(TAKE, &values).await? == 1 {
+                let values = params!(id = delivery.id, now, again_at);
+                if connection.execute(TAKE, values).await? == 1 {
                     taken.deliveries.push(delivery);
                 }
             }
@@ -198,8 +206,9 @@ impl Store {
             let mut is_disabled = false;
             let (status, next_at) = match &end.result {
                 AttemptResult::Delivered => {
-                    let values: [&dyn Value; 4] = [&end.webhook, &end.delivery, &attempt, &at];
-                    if connection.execute(SUCCEEDED, &values).await? == 1 {
+                    let values =
+                        params!(webhook = end.webhook, delivery = end.delivery, attempt, at);
+                    if connection.execute(SUCCEEDED, values).await? == 1 {
                         hosts::succeeded(connection, end.webhook).await?;
                     }
                     ("delivered", None)
@@ -213,13 +222,18 @@ impl Store {
                         audit,
                         host,
                     } = &**failure;
-                    let values: [&dyn Value; 5] =
-                        [&end.webhook, &end.delivery, &attempt, &at, error];
-                    let is_current = connection.execute(FAILED, &values).await? == 1;
+                    let values = params!(
+                        webhook = end.webhook,
+                        delivery = end.delivery,
+                        attempt,
+                        at,
+                        error = *error
+                    );
+                    let is_current = connection.execute(FAILED, values).await? == 1;
                     if is_current {
                         let since = micros(*disable_if_failing_since);
-                        let values: [&dyn Value; 3] = [&end.webhook, &at, &since];
-                        is_disabled = connection.execute(DISABLE, &values).await? == 1;
+                        let values = params!(webhook = end.webhook, at, since);
+                        is_disabled = connection.execute(DISABLE, values).await? == 1;
                     }
                     if is_disabled {
                         append(connection, audit.as_slice()).await?;
@@ -234,8 +248,8 @@ impl Store {
                     }
                 }
             };
-            let values: [&dyn Value; 4] = [&end.delivery, &attempt, &status, &next_at];
-            connection.execute(END, &values).await?;
+            let values = params!(delivery = end.delivery, attempt, status, next_at);
+            connection.execute(END, values).await?;
             Ok(is_disabled)
         })
     }

@@ -12,39 +12,40 @@ use crate::audit::append;
 use crate::call::query;
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
 
 /// A host is forgotten when this time has passed since its last failure.
 const REMEMBERED_FOR: Duration = Duration::days(7);
 
 /// A host has a row only while it fails.
 const SUCCEEDED: &str = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
-     (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = $1)";
+     (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook)";
 
 const FAILED: &str = "INSERT INTO webhook_hosts \
          (tenant, host, webhook_id, failures, failing_since, last_failed_at, last_error) \
-     SELECT w.tenant, w.host, w.id, 1, $2, $2, $3 FROM webhooks w WHERE w.id = $1 AND w.host IS NOT NULL \
+     SELECT w.tenant, w.host, w.id, 1, :at, :at, :error FROM webhooks w WHERE w.id = :webhook AND w.host IS NOT NULL \
      ON CONFLICT (tenant, host) DO UPDATE SET webhook_id = excluded.webhook_id, \
          failures = webhook_hosts.failures + 1, last_failed_at = excluded.last_failed_at, \
          last_error = excluded.last_error";
 
-const SWITCH_OFF: &str = "UPDATE webhook_hosts SET off_until = $4 WHERE (tenant, host) = \
-         (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = $1) \
-     AND failing_since <= $2 AND (off_until IS NULL OR off_until <= $3)";
+const SWITCH_OFF: &str = "UPDATE webhook_hosts SET off_until = :off_until WHERE (tenant, host) = \
+         (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook) \
+     AND failing_since <= :since AND (off_until IS NULL OR off_until <= :at)";
 
-const FORGET: &str = "DELETE FROM webhook_hosts WHERE tenant = $1 AND last_failed_at < $2";
+const FORGET: &str =
+    "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before";
 
 const LIST: &str = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
-     FROM webhook_hosts WHERE tenant = $1 ORDER BY last_failed_at DESC, host LIMIT $2";
+     FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit";
 
 /// Records that the host of a webhook took a message.
 pub(super) async fn succeeded(
     connection: &mut Connection<'_>,
     webhook: Uuid,
 ) -> Result<(), StoreError> {
-    connection.execute(SUCCEEDED, &[&webhook]).await?;
+    connection.execute(SUCCEEDED, params!(webhook)).await?;
     Ok(())
 }
 
@@ -56,11 +57,11 @@ pub(super) async fn failed(
     failure: &HostFailure,
 ) -> Result<bool, StoreError> {
     let at = micros(at);
-    let values: [&dyn Value; 3] = [&webhook, &at, &error];
-    connection.execute(FAILED, &values).await?;
+    let values = params!(webhook, at, error);
+    connection.execute(FAILED, values).await?;
     let since = micros(failure.disable_if_failing_since);
-    let values: [&dyn Value; 4] = [&webhook, &since, &at, &micros(failure.off_until)];
-    let is_off = connection.execute(SWITCH_OFF, &values).await? == 1;
+    let values = params!(webhook, since, at, off_until = micros(failure.off_until));
+    let is_off = connection.execute(SWITCH_OFF, values).await? == 1;
     if is_off {
         append(connection, failure.audit.as_slice()).await?;
     }
@@ -74,7 +75,7 @@ pub(super) async fn forget(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let before = micros(now - REMEMBERED_FOR);
-    connection.execute(FORGET, &[&tenant, &before]).await?;
+    connection.execute(FORGET, params!(tenant, before)).await?;
     Ok(())
 }
 
@@ -86,8 +87,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<WebhookHost>, StoreError> {
         query!(self, "list_webhook_hosts", |connection| {
-            let values: [&dyn Value; 2] = [&tenant, &i64::from(limit)];
-            let rows: Vec<HostRow> = connection.fetch_all(LIST, &values).await?;
+            let values = params!(tenant, limit = i64::from(limit));
+            let rows: Vec<HostRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(WebhookHost::try_from).collect()
         })
     }

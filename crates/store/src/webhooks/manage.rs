@@ -11,67 +11,68 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::parameters::params;
 use crate::rows::CountRow;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::Value;
 
 const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at, host) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7)";
+     VALUES (:id, :tenant, :batch_id, :url, :secret, :created_at, :host)";
 
 /// Locks the tenant until the transaction ends, so that its webhooks are counted one after another.
-const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES ($1) \
+const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES (:tenant) \
      ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
 
-const COUNT: &str = "SELECT count(*) AS count FROM webhooks WHERE tenant = $1 AND batch_id IS NULL";
+const COUNT: &str =
+    "SELECT count(*) AS count FROM webhooks WHERE tenant = :tenant AND batch_id IS NULL";
 
 /// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
 const COUNT_PENDING: &str = "SELECT \
-     (SELECT count(*) FROM batches b WHERE b.tenant = $1 AND b.finished_at IS NULL \
+     (SELECT count(*) FROM batches b WHERE b.tenant = :tenant AND b.finished_at IS NULL \
          AND b.cancelled_at IS NULL AND b.deletion IS NULL \
          AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
      (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-         WHERE d.tenant = $1 AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
+         WHERE d.tenant = :tenant AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
 
 const LIST: &str = concat!(
     "SELECT ",
     webhook_columns!(),
-    " FROM webhooks w WHERE w.tenant = $1 AND w.batch_id IS NULL ORDER BY w.id"
+    " FROM webhooks w WHERE w.tenant = :tenant AND w.batch_id IS NULL ORDER BY w.id"
 );
 
 const ONE: &str = concat!(
     "SELECT ",
     webhook_columns!(),
-    " FROM webhooks w WHERE w.tenant = $1 AND w.id = $2"
+    " FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id"
 );
 
-const DELETE: &str = "DELETE FROM webhooks WHERE tenant = $1 AND id = $2";
+const DELETE: &str = "DELETE FROM webhooks WHERE tenant = :tenant AND id = :id";
 
 const ENABLE: &str = "UPDATE webhooks SET failures = 0, failing_since = NULL, disabled_at = NULL \
-     WHERE tenant = $1 AND id = $2";
+     WHERE tenant = :tenant AND id = :id";
 
 /// The host of a webhook of one batch is on again.
-const ENABLE_HOST: &str = "DELETE FROM webhook_hosts WHERE tenant = $1 AND host = \
-     (SELECT w.host FROM webhooks w WHERE w.tenant = $1 AND w.id = $2)";
+const ENABLE_HOST: &str = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND host = \
+     (SELECT w.host FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id)";
 
 /// The messages that wait because the webhook was off.
-const RESUME: &str = "UPDATE webhook_deliveries SET next_at = $2 \
-     WHERE webhook_id = $1 AND status = 'pending' AND next_at IS NULL";
+const RESUME: &str = "UPDATE webhook_deliveries SET next_at = :now \
+     WHERE webhook_id = :id AND status = 'pending' AND next_at IS NULL";
 
-const ROTATE: &str = "UPDATE webhooks SET old_secret = secret, old_secret_until = $3, secret = $4 \
-     WHERE tenant = $1 AND id = $2";
+const ROTATE: &str = "UPDATE webhooks SET old_secret = secret, old_secret_until = :old_until, secret = :secret \
+     WHERE tenant = :tenant AND id = :id";
 
 async fn add(connection: &mut Connection<'_>, webhook: &Webhook) -> Result<(), StoreError> {
-    let values: [&dyn Value; 7] = [
-        &webhook.id,
-        &webhook.tenant,
-        &webhook.batch_id,
-        &webhook.url,
-        &webhook.secret.expose_secret(),
-        &to_the_microsecond(webhook.created_at),
-        &webhook.host,
-    ];
-    connection.execute(INSERT, &values).await?;
+    let values = params!(
+        id = webhook.id,
+        tenant = webhook.tenant,
+        batch_id = webhook.batch_id,
+        url = webhook.url,
+        secret = webhook.secret.expose_secret(),
+        created_at = to_the_microsecond(webhook.created_at),
+        host = webhook.host
+    );
+    connection.execute(INSERT, values).await?;
     Ok(())
 }
 
@@ -81,8 +82,12 @@ pub(crate) async fn lock_for_batch(
     own: &BatchWebhook,
 ) -> Result<bool, StoreError> {
     let tenant = &own.webhook.tenant;
-    connection.execute(LOCK_TENANT, &[tenant]).await?;
-    let count: Option<CountRow> = connection.fetch_optional(COUNT_PENDING, &[tenant]).await?;
+    connection
+        .execute(LOCK_TENANT, params!(tenant = *tenant))
+        .await?;
+    let count: Option<CountRow> = connection
+        .fetch_optional(COUNT_PENDING, params!(tenant = *tenant))
+        .await?;
     Ok(count.map_or(0, |row| row.count) < i64::from(own.limit))
 }
 
@@ -106,9 +111,12 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "create_webhook", |connection| {
-            connection.execute(LOCK_TENANT, &[&webhook.tenant]).await?;
-            let count: Option<CountRow> =
-                connection.fetch_optional(COUNT, &[&webhook.tenant]).await?;
+            connection
+                .execute(LOCK_TENANT, params!(tenant = webhook.tenant))
+                .await?;
+            let count: Option<CountRow> = connection
+                .fetch_optional(COUNT, params!(tenant = webhook.tenant))
+                .await?;
             if count.map_or(0, |row| row.count) >= i64::from(limit) {
                 return Ok(false);
             }
@@ -121,7 +129,7 @@ impl Store {
     /// Returns the tenant's webhooks for every batch, oldest first.
     pub async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
         query!(self, "list_webhooks", |connection| {
-            let rows: Vec<WebhookRow> = connection.fetch_all(LIST, &[&tenant]).await?;
+            let rows: Vec<WebhookRow> = connection.fetch_all(LIST, params!(tenant)).await?;
             Ok(rows.into_iter().map(Webhook::from).collect())
         })
     }
@@ -134,7 +142,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         change!(self, "delete_webhook", |connection| {
             let (tenant, id) = key;
-            let is_deleted = connection.execute(DELETE, &[&tenant, &id]).await? == 1;
+            let is_deleted = connection.execute(DELETE, params!(tenant, id)).await? == 1;
             if is_deleted {
                 append(connection, audit.as_slice()).await?;
             }
@@ -151,9 +159,11 @@ impl Store {
     ) -> Result<Option<Webhook>, StoreError> {
         change!(self, "enable_webhook", |connection| {
             let (tenant, id) = key;
-            if connection.execute(ENABLE, &[&tenant, &id]).await? == 1 {
-                connection.execute(ENABLE_HOST, &[&tenant, &id]).await?;
-                connection.execute(RESUME, &[&id, &micros(now)]).await?;
+            if connection.execute(ENABLE, params!(tenant, id)).await? == 1 {
+                connection.execute(ENABLE_HOST, params!(tenant, id)).await?;
+                connection
+                    .execute(RESUME, params!(id, now = micros(now)))
+                    .await?;
                 append(connection, audit.as_slice()).await?;
             }
             one(connection, tenant, id).await
@@ -169,13 +179,13 @@ impl Store {
     ) -> Result<Option<Webhook>, StoreError> {
         change!(self, "rotate_webhook_secret", |connection| {
             let (tenant, id) = key;
-            let values: [&dyn Value; 4] = [
-                &tenant,
-                &id,
-                &micros(rotation.old_until),
-                &rotation.secret.expose_secret(),
-            ];
-            if connection.execute(ROTATE, &values).await? == 1 {
+            let values = params!(
+                tenant,
+                id,
+                old_until = micros(rotation.old_until),
+                secret = rotation.secret.expose_secret()
+            );
+            if connection.execute(ROTATE, values).await? == 1 {
                 append(connection, audit.as_slice()).await?;
             }
             one(connection, tenant, id).await
@@ -188,7 +198,7 @@ async fn one(
     tenant: &str,
     id: Uuid,
 ) -> Result<Option<Webhook>, StoreError> {
-    let row: Option<WebhookRow> = connection.fetch_optional(ONE, &[&tenant, &id]).await?;
+    let row: Option<WebhookRow> = connection.fetch_optional(ONE, params!(tenant, id)).await?;
     Ok(row.map(Webhook::from))
 }
 
