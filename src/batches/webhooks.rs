@@ -130,9 +130,9 @@ impl Batches {
         context: &RequestContext,
         id: Uuid,
     ) -> Result<(), BatchError> {
-        let key = (&*context.principal.tenant, id);
+        let tenant = &*context.principal.tenant;
         let entry = self.webhook_entry(context, "delete_webhook", id);
-        match self.store.delete_webhook(key, entry).await? {
+        match self.store.delete_webhook(tenant, id, entry).await? {
             true => Ok(()),
             false => Err(BatchError::NoWebhook(id)),
         }
@@ -147,9 +147,9 @@ impl Batches {
         context: &RequestContext,
         id: Uuid,
     ) -> Result<Webhook, BatchError> {
-        let (key, now) = ((&*context.principal.tenant, id), self.clock().now());
+        let (tenant, now) = (&*context.principal.tenant, self.clock().now());
         let entry = self.webhook_entry(context, "enable_webhook", id);
-        let enabled = self.store.enable_webhook(key, now, entry).await?;
+        let enabled = self.store.enable_webhook(tenant, id, now, entry).await?;
         enabled.ok_or(BatchError::NoWebhook(id))
     }
 
@@ -162,7 +162,7 @@ impl Batches {
         context: &RequestContext,
         id: Uuid,
     ) -> Result<Webhook, BatchError> {
-        let key = (&*context.principal.tenant, id);
+        let tenant = &*context.principal.tenant;
         let rotation = SecretRotation {
             secret: new_secret()?.into(),
             old_until: self.clock().now() + OLD_SECRET_SIGNS_FOR,
@@ -170,7 +170,7 @@ impl Batches {
         let entry = self.webhook_entry(context, "rotate_webhook_secret", id);
         let rotated = self
             .store
-            .rotate_webhook_secret(key, &rotation, entry)
+            .rotate_webhook_secret(tenant, id, &rotation, entry)
             .await?;
         rotated.ok_or(BatchError::NoWebhook(id))
     }

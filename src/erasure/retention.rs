@@ -136,8 +136,9 @@ impl RetentionSweeper {
         let sign = |text: &str| self.audit_key.as_ref().map(|key| key.sign(text));
         loop {
             let now = self.clock.now();
-            let page = (ExpiryTimes { before, now }, ROWS);
-            match self.store.expire_audit(tenant, page, &sign).await? {
+            let times = ExpiryTimes { before, now };
+            let expired = self.store.expire_audit(tenant, times, ROWS, &sign);
+            match expired.await? {
                 0 => return Ok(all),
                 some => all += some,
             }

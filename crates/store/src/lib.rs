@@ -32,6 +32,7 @@ mod libraries;
 mod migrations;
 mod notifications;
 mod observer;
+mod pages;
 mod parameters;
 mod pools;
 mod postgres;
@@ -77,12 +78,13 @@ pub use libraries::{
 };
 pub use notifications::ChunkNotifications;
 pub use observer::{Observer, StoreMetrics};
+pub use pages::PageRequest;
 pub use pools::ConnectionCounts;
 pub use retention::ExpiredResults;
 pub use scans::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, PageRequest, SavedScan, ScanPage, Source, StoredFace, StoredImage,
-    StoredScan, check_scan,
+    NewFace, NewImage, NewScan, SavedScan, ScanPage, Source, StoredFace, StoredImage, StoredScan,
+    check_scan,
 };
 pub use search_quotas::{SearchCount, Searcher, TakenSearches};
 pub use settings::StoreSettings;

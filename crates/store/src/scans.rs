@@ -12,7 +12,6 @@ mod sources;
 pub use check::check_scan;
 pub use records::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, PageRequest, SavedScan, ScanPage, Source, StoredFace, StoredImage,
-    StoredScan,
+    NewFace, NewImage, NewScan, SavedScan, ScanPage, Source, StoredFace, StoredImage, StoredScan,
 };
 pub(crate) use save::save_scan;

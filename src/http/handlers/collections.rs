@@ -301,10 +301,9 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let page = Page::read(query.as_deref())?;
-    let (after, limit) = page.wanted();
     let tenant = &context.principal.tenant;
     let store = &state.collections.store;
-    let mut listed = store.list_collections(tenant, after, limit).await?;
+    let mut listed = store.list_collections(tenant, page.wanted()).await?;
     let next = page.cut(&mut listed, |collection| collection.id);
     let answer = CollectionPage {
         collections: listed

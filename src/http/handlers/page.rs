@@ -1,6 +1,6 @@
 //! Pages of the lists below `/collections`.
 
-use facescan_store::Collection;
+use facescan_store::{Collection, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -56,8 +56,11 @@ impl Page {
     }
 
     /// Returns what the store is asked for. One more entry shows whether there is another page.
-    pub(super) fn wanted(self) -> (Option<Uuid>, u32) {
-        (self.after, self.limit + 1)
+    pub(super) fn wanted(self) -> PageRequest {
+        PageRequest {
+            after: self.after,
+            limit: self.limit + 1,
+        }
     }
 
     /// Checks that the face before a page of enrolled faces is still there. Without its place, the list would begin again.

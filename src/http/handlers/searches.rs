@@ -314,8 +314,9 @@ pub async fn list(
         .record_read("list_searches", collection.id, details)
         .await?;
     let before = query.before.map(i64::cast_unsigned);
-    let page = (before, limit + 1);
-    let mut listed = audit.audited_searches(tenant, collection.id, page).await?;
+    let mut listed = audit
+        .audited_searches(tenant, collection.id, before, limit + 1)
+        .await?;
     let has_more = listed.len() > limit as usize;
     listed.truncate(limit as usize);
     // A page can have a megabyte of ids of candidates.

@@ -88,8 +88,9 @@ async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
     let before = noon() + Duration::from_secs(2);
     let expire = async |tenant: &str, before, limit| {
         let now = noon() + Duration::from_secs(1000);
-        let page = (ExpiryTimes { before, now }, limit);
-        audit.expire_audit(tenant, page, &|_| None).await.unwrap()
+        let times = ExpiryTimes { before, now };
+        let expired = audit.expire_audit(tenant, times, limit, &|_| None);
+        expired.await.unwrap()
     };
     assert_eq!(expire("audit", before, 1).await, 1);
     assert_eq!(expire("audit", before, 100).await, 1);

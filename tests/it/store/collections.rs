@@ -13,7 +13,7 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::fixtures::{erase, face_at, new_scan, noon};
+use super::fixtures::{erase, face_at, new_scan, noon, page};
 
 /// Runs every step.
 pub async fn scenario(store: &Store) {
@@ -154,10 +154,13 @@ async fn names_and_ids_are_unique(store: &Store) {
     assert_eq!(changed.unwrap(), Changed::Done(expected));
     let changed = store.change_collection(foreign, &change, None).await;
     assert_eq!(changed.unwrap(), Changed::NotFound);
-    let first = store.list_collections("names", None, 1).await.unwrap();
+    let first = store
+        .list_collections("names", page(None, 1))
+        .await
+        .unwrap();
     assert_eq!(first[0].terms, terms);
     let rest = store
-        .list_collections("names", Some(a.id), 9)
+        .list_collections("names", page(Some(a.id), 9))
         .await
         .unwrap();
     assert_eq!(rest, std::slice::from_ref(&b));
@@ -179,9 +182,9 @@ async fn names_and_ids_are_unique(store: &Store) {
     assert_eq!(written.unwrap(), Written::NotFound);
     let read = store.subject(key(&a), subject.id).await.unwrap();
     assert_eq!(read.as_ref(), Some(&subject));
-    let listed = store.list_subjects(key(&a), Some("employee 7"), (None, 9));
+    let listed = store.list_subjects(key(&a), Some("employee 7"), page(None, 9));
     assert_eq!(listed.await.unwrap(), std::slice::from_ref(&subject));
-    let listed = store.list_subjects(key(&a), Some("employee 8"), (None, 9));
+    let listed = store.list_subjects(key(&a), Some("employee 8"), page(None, 9));
     assert_eq!(listed.await.unwrap(), []);
     let same = Subject {
         id: Uuid::now_v7(),
@@ -240,10 +243,10 @@ async fn only_live_subjects_are_in_answers(store: &Store) {
         let listed = listed.unwrap().into_iter();
         listed.map(|face| face.id).collect::<Vec<_>>()
     };
-    assert_eq!(listed((None, 9)).await, [faces[0].id, faces[1].id]);
-    assert_eq!(listed((None, 1)).await, [faces[0].id]);
-    assert_eq!(listed((Some(faces[0].id), 9)).await, [faces[1].id]);
-    assert!(listed((Some(faces[1].id), 9)).await.is_empty());
+    assert_eq!(listed(page(None, 9)).await, [faces[0].id, faces[1].id]);
+    assert_eq!(listed(page(None, 1)).await, [faces[0].id]);
+    assert_eq!(listed(page(Some(faces[0].id), 9)).await, [faces[1].id]);
+    assert!(listed(page(Some(faces[1].id), 9)).await.is_empty());
     let all: Vec<u64> = rows(store, &gallery)
         .await
         .iter()
@@ -459,7 +462,7 @@ async fn an_erased_image_takes_enrolments_of_older_scans(store: &Store) {
     };
     store.save_scan(again).await.unwrap();
     let left = store
-        .list_enrolments(key(&gallery), person.id, (None, 9))
+        .list_enrolments(key(&gallery), person.id, page(None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));

@@ -3,7 +3,7 @@
 use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, Erasure, ErasureTarget, ModelFile, NewErasure, NewFace, NewImage, NewScan,
-    ScanPage, Source, Store, StoredImage, StoredScan,
+    PageRequest, ScanPage, Source, Store, StoredImage, StoredScan,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -12,6 +12,11 @@ use uuid::Uuid;
 /// Returns a time that uses every digit that the databases keep.
 pub fn noon() -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(1_748_779_200_123_456_000).unwrap()
+}
+
+/// Returns a request for a page of a list.
+pub fn page(after: Option<Uuid>, limit: u32) -> PageRequest {
+    PageRequest { after, limit }
 }
 
 /// Returns the stored scan that answers for `scan`.

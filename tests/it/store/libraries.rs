@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     collections::{collection, created, key},
-    fixtures::noon,
+    fixtures::{noon, page},
 };
 
 /// Runs every step.
@@ -99,7 +99,7 @@ async fn one_server_leases_a_clustering(store: &Store) {
     assert_eq!(failed.finished_at, Some(until));
     let next = request();
     assert_eq!(create(next).await, Written::Done);
-    let listed = store.list_clusterings(key(&library), (None, 9)).await;
+    let listed = store.list_clusterings(key(&library), page(None, 9)).await;
     let listed = listed.unwrap();
     assert_eq!((listed.len(), listed[1].request.id), (2, new.id));
     let leased = lease(store, until).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_lost_lease_writes_nothing(store: &Store, lost: &LeasedClustering, now
     assert_eq!(store.delete_empty_people(lost, 9).await.unwrap(), 0);
     let end = ClusteringEnd::Done(progress);
     assert!(!store.end_clustering(lost, &end, now).await.unwrap());
-    let people = store.people(key(&lost.collection), (None, 9)).await;
+    let people = store.people(key(&lost.collection), page(None, 9)).await;
     assert_eq!(people.unwrap(), []);
 }
 
@@ -200,11 +200,11 @@ async fn a_clustering_changes_no_decision(store: &Store) {
     assert_eq!(now().await, [b, a, None, a]);
 
     let of_b = store
-        .library_faces(key(&library), FaceFilter::Of(people[1]), (None, 9))
+        .library_faces(key(&library), FaceFilter::Of(people[1]), page(None, 9))
         .await;
     assert_eq!(of_b.unwrap().len(), 1);
     let nobody = store
-        .library_faces(key(&library), FaceFilter::Unassigned, (None, 9))
+        .library_faces(key(&library), FaceFilter::Unassigned, page(None, 9))
         .await;
     let nobody: Vec<Uuid> = nobody
         .unwrap()
@@ -213,7 +213,7 @@ async fn a_clustering_changes_no_decision(store: &Store) {
         .collect();
     assert_eq!(nobody, [faces[2].1]);
     let page = store
-        .library_faces(key(&library), FaceFilter::All, (Some(faces[1].1), 1))
+        .library_faces(key(&library), FaceFilter::All, page(Some(faces[1].1), 1))
         .await;
     assert_eq!(page.unwrap()[0].enrolment.id, faces[2].1);
 
@@ -235,7 +235,7 @@ async fn a_clustering_changes_no_decision(store: &Store) {
     assert_eq!(decide(wrong).await, Decided::NoFace(face));
     assert_eq!(decide(decision).await, Decided::Done);
     assert_eq!(now().await, [a, a, None, a]);
-    let left = store.people(key(&library), (None, 9)).await.unwrap();
+    let left = store.people(key(&library), page(None, 9)).await.unwrap();
     assert_eq!((left.len(), left[0].id, left[0].faces), (1, people[0], 3));
     let everyone = Decision::Split {
         person: people[0],
@@ -251,7 +251,7 @@ async fn a_clustering_changes_no_decision(store: &Store) {
             .unwrap()
     );
     assert_eq!(store.delete_empty_people(&leased, 9).await.unwrap(), 1);
-    let left = store.people(key(&library), (None, 9)).await.unwrap();
+    let left = store.people(key(&library), page(None, 9)).await.unwrap();
     assert_eq!((left.len(), left[0].id), (1, people[0]));
 }
 

@@ -134,8 +134,8 @@ async fn keep_the_limit(store: &Store) {
     assert_eq!(created.count(), 3, "also if they are created together");
     assert_eq!(audited(store, "limit").await.len(), 3);
     let listed = store.list_webhooks("limit").await.unwrap();
-    let key = |tenant| (tenant, listed[0].id);
-    let delete = |tenant| store.delete_webhook(key(tenant), entry(tenant, "delete"));
+    let id = listed[0].id;
+    let delete = |tenant| store.delete_webhook(tenant, id, entry(tenant, "delete"));
     assert!(!delete("another tenant").await.unwrap());
     assert!(delete("limit").await.unwrap());
     assert!(audited(store, "another tenant").await.is_empty());
@@ -211,7 +211,7 @@ async fn switch_off_after_a_day(store: &Store) {
     assert_ne!(none.await.unwrap(), [tenant]);
     let enable = |tenant| {
         let entry = entry(tenant, "enable_webhook");
-        store.enable_webhook((tenant, webhook.id), fourth, entry)
+        store.enable_webhook(tenant, webhook.id, fourth, entry)
     };
     assert!(enable("another tenant").await.unwrap().is_none());
     let enabled = enable(tenant).await.unwrap().unwrap();
@@ -249,8 +249,7 @@ async fn rotate(store: &Store) {
         old_until: noon() + DAY,
     };
     let rotate = |tenant| {
-        let key = (tenant, webhook.id);
-        store.rotate_webhook_secret(key, &rotation, entry(tenant, "rotate"))
+        store.rotate_webhook_secret(tenant, webhook.id, &rotation, entry(tenant, "rotate"))
     };
     assert!(rotate("another tenant").await.unwrap().is_none());
     assert!(rotate(tenant).await.unwrap().is_some());
@@ -389,8 +388,9 @@ async fn switch_off_a_host(store: &Store) {
     let third = second + DAY;
     let due = message(store, tenant, third).await.unwrap();
     assert!(fail(store, &due, third).await);
-    let key = (tenant, due.webhook.id);
-    let enabled = store.enable_webhook(key, third, None).await;
+    let enabled = store
+        .enable_webhook(tenant, due.webhook.id, third, None)
+        .await;
     assert!(enabled.unwrap().is_some());
     assert!(failing_hosts(store, tenant).await.is_empty());
     let due = message(store, tenant, third).await.unwrap();

@@ -128,11 +128,11 @@ impl Store {
     pub async fn expire_audit(
         &self,
         tenant: &str,
-        page: (ExpiryTimes, u32),
+        times: ExpiryTimes,
+        limit: u32,
         sign: &DeletionSigner<'_>,
     ) -> Result<u64, StoreError> {
         change!(self, "expire_audit", |connection| {
-            let (times, limit) = page;
             let Some(start) = connection
                 .fetch_optional::<ChainRow>(LOCK_CHAIN, params!(tenant))
                 .await?

@@ -77,10 +77,10 @@ impl Store {
         &self,
         tenant: &str,
         collection: Uuid,
-        page: (Option<u64>, u32),
+        before: Option<u64>,
+        limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         query!(self, "audited_searches", |connection| {
-            let (before, limit) = page;
             let before = before.and_then(|before| i64::try_from(before).ok());
             let values = params!(
                 tenant,

@@ -13,6 +13,7 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
@@ -149,16 +150,15 @@ impl Store {
         })
     }
 
-    /// Returns the enrolled faces of a subject, oldest first: those after an enrolled face, and at most a number of them.
+    /// Returns a page of the enrolled faces of a subject, oldest first.
     pub async fn list_enrolments(
         &self,
         key: CollectionKey<'_>,
         subject: Uuid,
-        page: (Option<Uuid>, u32),
+        page: PageRequest,
     ) -> Result<Vec<Enrolment>, StoreError> {
         query!(self, "list_enrolments", |connection| {
-            let (after, limit) = page;
-            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let values = params!(
                 tenant = key.tenant,
                 collection = key.id,

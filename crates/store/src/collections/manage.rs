@@ -10,6 +10,7 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
@@ -114,18 +115,17 @@ impl Store {
         })
     }
 
-    /// Returns the collections of a tenant after the collection `after`, oldest first.
+    /// Returns a page of the collections of a tenant, oldest first.
     pub async fn list_collections(
         &self,
         tenant: &str,
-        after: Option<Uuid>,
-        limit: u32,
+        page: PageRequest,
     ) -> Result<Vec<Collection>, StoreError> {
         query!(self, "list_collections", |connection| {
             let values = params!(
                 tenant,
-                after = after.unwrap_or_default(),
-                limit = i64::from(limit)
+                after = page.after.unwrap_or_default(),
+                limit = i64::from(page.limit)
             );
             let rows: Vec<CollectionRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(Collection::try_from).collect()

@@ -10,6 +10,7 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
@@ -94,16 +95,15 @@ impl Store {
         })
     }
 
-    /// Returns subjects of a collection after the subject `after`, oldest first. `external_id` selects the one that has it.
+    /// Returns a page of the subjects of a collection, oldest first. `external_id` selects the one that has it.
     pub async fn list_subjects(
         &self,
         key: CollectionKey<'_>,
         external_id: Option<&str>,
-        page: (Option<Uuid>, u32),
+        page: PageRequest,
     ) -> Result<Vec<Subject>, StoreError> {
         query!(self, "list_subjects", |connection| {
-            let (after, limit) = page;
-            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let (query, external_id) = match external_id {
                 None => (LIST, ""),
                 Some(external_id) => (WITH_EXTERNAL_ID, external_id),

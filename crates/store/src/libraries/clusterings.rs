@@ -12,6 +12,7 @@ use crate::call::{change, query};
 use crate::collections::{CollectionKey, Written, by_id, lock};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::rows::IdRow;
 use crate::store::Store;
@@ -112,15 +113,14 @@ impl Store {
         })
     }
 
-    /// Returns clusterings of a library before the clustering `before`, newest first.
+    /// Returns a page of the clusterings of a library, newest first.
     pub async fn list_clusterings(
         &self,
         key: CollectionKey<'_>,
-        page: (Option<Uuid>, u32),
+        page: PageRequest,
     ) -> Result<Vec<Clustering>, StoreError> {
         query!(self, "list_clusterings", |connection| {
-            let (before, limit) = page;
-            let (before, limit) = (before.unwrap_or(Uuid::max()), i64::from(limit));
+            let (before, limit) = (page.after.unwrap_or(Uuid::max()), i64::from(page.limit));
             let values = params!(tenant = key.tenant, collection = key.id, before, limit);
             let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, values).await?;
             rows.into_iter().map(Clustering::try_from).collect()

@@ -7,6 +7,7 @@ use super::rows::{LibraryFaceRow, PersonRow, RowOfFace};
 use crate::call::query;
 use crate::collections::CollectionKey;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::store::Store;
 
@@ -53,15 +54,14 @@ const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m
      WHERE e.collection_id = :collection AND e.row_id > :after ORDER BY e.row_id LIMIT :limit";
 
 impl Store {
-    /// Returns people of a library after the person `after`, oldest first.
+    /// Returns a page of the people of a library, oldest first.
     pub async fn people(
         &self,
         key: CollectionKey<'_>,
-        page: (Option<Uuid>, u32),
+        page: PageRequest,
     ) -> Result<Vec<Person>, StoreError> {
         query!(self, "people", |connection| {
-            let (after, limit) = page;
-            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let values = params!(tenant = key.tenant, collection = key.id, after, limit);
             let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, values).await?;
             rows.into_iter().map(Person::try_from).collect()
@@ -81,16 +81,15 @@ impl Store {
         })
     }
 
-    /// Returns faces of a library after the enrolment `after`, oldest first.
+    /// Returns a page of the faces of a library by their enrolments, oldest first.
     pub async fn library_faces(
         &self,
         key: CollectionKey<'_>,
         filter: FaceFilter,
-        page: (Option<Uuid>, u32),
+        page: PageRequest,
     ) -> Result<Vec<LibraryFace>, StoreError> {
         query!(self, "library_faces", |connection| {
-            let (after, limit) = page;
-            let (after, limit) = (after.unwrap_or_default(), i64::from(limit));
+            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let (query, person) = match filter {
                 FaceFilter::All => (ALL, None),
                 FaceFilter::Unassigned => (UNASSIGNED, None),

@@ -6,12 +6,13 @@ use uuid::Uuid;
 
 use super::find::IMAGE;
 use super::records::{
-    ImageFilter, ImageSummary, PageRequest, ScanPage, Source, StoredFace, StoredImage, StoredScan,
+    ImageFilter, ImageSummary, ScanPage, Source, StoredFace, StoredImage, StoredScan,
 };
 use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow, sql};
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::record::record;
 use crate::sizes::{count_within, scan_size, tree_size};

@@ -306,12 +306,3 @@ pub struct ImageFilter {
     /// Only images that were seen at the source with this id.
     pub source: Option<String>,
 }
-
-/// One page of a list.
-#[derive(Clone, Copy, Debug)]
-pub struct PageRequest {
-    /// The last id of the previous page; `None` for the first page.
-    pub after: Option<Uuid>,
-    /// The maximum number of entries to return. Every value is allowed, and 0 returns no entry.
-    pub limit: u32,
-}

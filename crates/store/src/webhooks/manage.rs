@@ -137,11 +137,11 @@ impl Store {
     /// Deletes a webhook with its messages. Returns false if the tenant has no such webhook.
     pub async fn delete_webhook(
         &self,
-        key: (&str, Uuid),
+        tenant: &str,
+        id: Uuid,
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "delete_webhook", |connection| {
-            let (tenant, id) = key;
             let is_deleted = connection.execute(DELETE, params!(tenant, id)).await? == 1;
             if is_deleted {
                 append(connection, audit.as_slice()).await?;
@@ -153,12 +153,12 @@ impl Store {
     /// Switches a webhook on, with its host, and sends the messages that wait for this. Returns `None` if the tenant has no such webhook.
     pub async fn enable_webhook(
         &self,
-        key: (&str, Uuid),
+        tenant: &str,
+        id: Uuid,
         now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
     ) -> Result<Option<Webhook>, StoreError> {
         change!(self, "enable_webhook", |connection| {
-            let (tenant, id) = key;
             if connection.execute(ENABLE, params!(tenant, id)).await? == 1 {
                 connection.execute(ENABLE_HOST, params!(tenant, id)).await?;
                 connection
@@ -173,12 +173,12 @@ impl Store {
     /// Replaces the secret of a webhook. Returns `None` if the tenant has no such webhook.
     pub async fn rotate_webhook_secret(
         &self,
-        key: (&str, Uuid),
+        tenant: &str,
+        id: Uuid,
         rotation: &SecretRotation,
         audit: Option<NewAuditEntry>,
     ) -> Result<Option<Webhook>, StoreError> {
         change!(self, "rotate_webhook_secret", |connection| {
-            let (tenant, id) = key;
             let values = params!(
                 tenant,
                 id,

@@ -4,7 +4,7 @@ use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrolment, Store};
 use time::{Duration, OffsetDateTime};
 
 use super::{
-    super::fixtures::{face_at, new_scan, noon},
+    super::fixtures::{face_at, new_scan, noon, page},
     added, collection, created, enrol, face, key, subject,
 };
 
@@ -34,7 +34,9 @@ pub async fn time_ends_subjects(store: &Store) {
     let left = async |days| {
         let now = noon() + Duration::days(days);
         while store.expire_subjects(now, 2, None).await.unwrap() > 0 {}
-        let left = store.list_subjects(key(&gallery), None, (None, 9)).await;
+        let left = store
+            .list_subjects(key(&gallery), None, page(None, 9))
+            .await;
         left.unwrap()
             .into_iter()
             .map(|person| person.id)
@@ -85,7 +87,7 @@ pub async fn deleting_old_scans_keeps_enrolments(store: &Store) {
     let expired = store.expire_results("keep", times, 9).await;
     assert_eq!(expired.unwrap().images, 1);
     let left = store
-        .list_enrolments(key(&gallery), person.id, (None, 9))
+        .list_enrolments(key(&gallery), person.id, page(None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));
