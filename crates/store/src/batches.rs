@@ -9,6 +9,7 @@ mod claim;
 mod delete;
 mod finish;
 mod manage;
+mod outcomes;
 mod read;
 mod records;
 mod rows;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease, ScanOutcome};
+use super::outcomes::{ItemValues, item_values, stored_scans};
+use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease};
 use super::rows::LeaseKey;
 use super::submit;
 use crate::call::change;
@@ -14,11 +14,10 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::record::record;
-use crate::rows::{CountRow, IdRow, PositionRow};
-use crate::scans::{SavedScan, check_scan, save_scan};
+use crate::rows::{CountRow, PositionRow};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Many, Rows, Value};
+use crate::values::Rows;
 
 /// Locks the chunk, so that no other worker takes it before the transaction ends.
 const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
@@ -69,50 +68,19 @@ struct Counts {
     cancelled: i64,
 }
 
-/// An outcome as values of the columns of an item.
-struct ItemValues<'a> {
-    position: i64,
-    state: &'static str,
-    cached: bool,
-    scan_id: Option<Uuid>,
-    result: &'a Option<JsonValue>,
-    code: &'a dyn Value,
-    detail: &'a dyn Value,
-}
+/// The chunks of cancelled batches whose lease ended.
+const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
+     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
 
-impl<'a> ItemValues<'a> {
-    /// Returns the values of an item without a result.
-    fn failed(
-        position: u64,
-        state: &'static str,
-        (code, detail): (&'a String, &'a String),
-    ) -> Self {
-        Self {
-            position: row_position(position),
-            state,
-            cached: false,
-            scan_id: None,
-            result: &None,
-            code,
-            detail,
-        }
+/// Locks the chunk if its lease is still over.
+const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
+     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now RETURNING first_item, items";
+
+record! {
+    struct ChunkKeyRow {
+        batch_id: Uuid,
+        number: i32,
     }
-
-    fn values(&self) -> [&dyn Value; 7] {
-        [
-            &self.position,
-            &self.state,
-            &self.cached,
-            &self.scan_id,
-            self.result,
-            self.code,
-            self.detail,
-        ]
-    }
-}
-
-fn row_position(position: u64) -> i64 {
-    i64::try_from(position).unwrap_or(i64::MAX)
 }
 
 impl Store {
@@ -239,54 +207,6 @@ impl Counts {
     }
 }
 
-/// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
-/// deleted in the meantime.
-async fn item_values<'a>(
-    connection: &mut Connection<'_>,
-    batch: Uuid,
-    outcome: &'a ItemOutcome,
-    stored: &HashSet<Uuid>,
-) -> Result<Option<ItemValues<'a>>, StoreError> {
-    Ok(match outcome {
-        ItemOutcome::Ok {
-            position,
-            scan,
-            result,
-            is_copy,
-        } => {
-            let scan = save_outcome(connection, batch, scan.as_ref(), stored).await?;
-            let (scan_id, cached) = match scan {
-                ItemScan::None => (None, false),
-                ItemScan::Stored { id, cached } => (Some(id), cached),
-                ItemScan::Deleted => return Ok(None),
-            };
-            Some(ItemValues {
-                position: row_position(*position),
-                state: "ok",
-                cached: cached || *is_copy,
-                scan_id,
-                result,
-                code: &None::<String>,
-                detail: &None::<String>,
-            })
-        }
-        ItemOutcome::Failed {
-            position,
-            is_dead,
-            code,
-            detail,
-        } => {
-            let state = if *is_dead { "dead" } else { "error" };
-            Some(ItemValues::failed(*position, state, (code, detail)))
-        }
-        ItemOutcome::Retry {
-            position,
-            code,
-            detail,
-        } => Some(ItemValues::failed(*position, "queued", (code, detail))),
-    })
-}
-
 /// Returns the positions of the items that were not finished before.
 async fn update_items(
     connection: &mut Connection<'_>,
@@ -304,64 +224,6 @@ async fn update_items(
         changed.extend(rows.into_iter().map(|row| row.position));
     }
     Ok(changed)
-}
-
-/// Returns the cached scans of some outcomes that are still stored.
-async fn stored_scans(
-    connection: &mut Connection<'_>,
-    outcomes: &[&ItemOutcome],
-) -> Result<HashSet<Uuid>, StoreError> {
-    const IDS_PER_QUERY: usize = 500;
-    let cached = outcomes.iter().filter_map(|outcome| match outcome {
-        ItemOutcome::Ok {
-            scan: Some(ScanOutcome::Cached(id)),
-            ..
-        } => Some(*id),
-        _ => None,
-    });
-    let ids: Vec<Uuid> = cached.collect::<HashSet<_>>().into_iter().collect();
-    let mut stored = HashSet::with_capacity(ids.len());
-    for ids in ids.chunks(IDS_PER_QUERY) {
-        let rows: Vec<IdRow> = connection
-            .fetch_all(STORED, params!(ids = Many(ids)))
-            .await?;
-        stored.extend(rows.into_iter().map(|row| row.id));
-    }
-    Ok(stored)
-}
-
-/// The scan of an item in the database.
-enum ItemScan {
-    /// The operation has no scans.
-    None,
-    /// The scan with this id. It was stored before if it is cached.
-    Stored { id: Uuid, cached: bool },
-    /// The scan was deleted in the meantime.
-    Deleted,
-}
-
-async fn save_outcome(
-    connection: &mut Connection<'_>,
-    batch: Uuid,
-    scan: Option<&ScanOutcome>,
-    stored: &HashSet<Uuid>,
-) -> Result<ItemScan, StoreError> {
-    match scan {
-        None => Ok(ItemScan::None),
-        Some(ScanOutcome::New(scan)) => {
-            check_scan(scan)?;
-            let saved = save_scan(connection, scan, Some(batch)).await?;
-            Ok(ItemScan::Stored {
-                id: saved.scan_id(scan.id),
-                cached: matches!(saved, SavedScan::Kept(_)),
-            })
-        }
-        Some(&ScanOutcome::Cached(id)) => Ok(if stored.contains(&id) {
-            ItemScan::Stored { id, cached: true }
-        } else {
-            ItemScan::Deleted
-        }),
-    }
 }
 
 /// Deletes a chunk whose items are finished. Otherwise ends its lease. Returns the number of items that wait again.
@@ -389,26 +251,9 @@ async fn return_chunk(
     Ok(remaining)
 }
 
-const STORED: &str = "SELECT id FROM scans WHERE id IN (:ids)";
-
-/// The chunks of cancelled batches whose lease ended.
-const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
-     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
-
-/// Locks the chunk if its lease is still over.
-const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
-     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now RETURNING first_item, items";
-
-record! {
-    struct ChunkKeyRow {
-        batch_id: Uuid,
-        number: i32,
-    }
-}
-
 #[cfg(test)]
 crate::prepared::statements!(
-    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT, STORED,
+    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT,
     ENDED_CHUNKS, LOCK_ENDED;
     parts: FINISH_ITEMS
 );

@@ -126,6 +126,19 @@ pub(super) async fn find_batch_by_id(
     row.map(Batch::try_from).transpose()
 }
 
+record! {
+    struct ItemSizeRow {
+        position: i64,
+        bytes: i64,
+    }
+}
+
+record! {
+    struct ResultRow {
+        result: JsonValue,
+    }
+}
+
 impl Store {
     /// Returns a batch.
     pub async fn batch(&self, tenant: &str, batch: Uuid) -> Result<Option<Batch>, StoreError> {
@@ -247,19 +260,6 @@ pub(super) async fn find_batch_by_key(
         .fetch_optional(BATCH_BY_KEY, params!(tenant, key))
         .await?;
     row.map(Batch::try_from).transpose()
-}
-
-record! {
-    struct ItemSizeRow {
-        position: i64,
-        bytes: i64,
-    }
-}
-
-record! {
-    struct ResultRow {
-        result: JsonValue,
-    }
 }
 
 #[cfg(test)]

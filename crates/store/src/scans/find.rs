@@ -46,6 +46,13 @@ const FIND_SCAN: &str = concat!(
 
 const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 
+record! {
+    struct CachedIdRow {
+        sha256: Digest,
+        id: Uuid,
+    }
+}
+
 impl Store {
     /// Returns the scan with this key of the image with this SHA-256, if that scan can be returned from the cache.
     pub async fn find_scan(
@@ -120,13 +127,6 @@ impl Store {
             }
             Ok(found)
         })
-    }
-}
-
-record! {
-    struct CachedIdRow {
-        sha256: Digest,
-        id: Uuid,
     }
 }
 

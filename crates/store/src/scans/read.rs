@@ -64,6 +64,13 @@ const LIST_OF_SOURCE: &str = concat!(
      ORDER BY i.id DESC LIMIT :limit"
 );
 
+record! {
+    struct ScanSizeRow {
+        id: Uuid,
+        bytes: i64,
+    }
+}
+
 impl Store {
     /// Returns an image with its newest sources and one page of its scans.
     pub async fn image(
@@ -132,13 +139,6 @@ impl Store {
             };
             rows.into_iter().map(ImageSummary::try_from).collect()
         })
-    }
-}
-
-record! {
-    struct ScanSizeRow {
-        id: Uuid,
-        bytes: i64,
     }
 }
 

@@ -1,0 +1,171 @@
+//! The outcomes of items as values of their columns. New scans are saved on the way.
+
+use std::collections::HashSet;
+
+use sqlx::types::JsonValue;
+use uuid::Uuid;
+
+use super::records::{ItemOutcome, ScanOutcome};
+use crate::connection::Connection;
+use crate::error::StoreError;
+use crate::parameters::params;
+use crate::rows::IdRow;
+use crate::scans::{SavedScan, check_scan, save_scan};
+use crate::values::{Many, Value};
+
+const STORED: &str = "SELECT id FROM scans WHERE id IN (:ids)";
+
+/// An outcome as values of the columns of an item.
+pub(super) struct ItemValues<'a> {
+    pub(super) position: i64,
+    pub(super) state: &'static str,
+    pub(super) cached: bool,
+    scan_id: Option<Uuid>,
+    result: &'a Option<JsonValue>,
+    code: &'a dyn Value,
+    detail: &'a dyn Value,
+}
+
+impl<'a> ItemValues<'a> {
+    /// Returns the values of an item without a result.
+    fn failed(
+        position: u64,
+        state: &'static str,
+        (code, detail): (&'a String, &'a String),
+    ) -> Self {
+        Self {
+            position: row_position(position),
+            state,
+            cached: false,
+            scan_id: None,
+            result: &None,
+            code,
+            detail,
+        }
+    }
+
+    pub(super) fn values(&self) -> [&dyn Value; 7] {
+        [
+            &self.position,
+            &self.state,
+            &self.cached,
+            &self.scan_id,
+            self.result,
+            self.code,
+            self.detail,
+        ]
+    }
+}
+
+fn row_position(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
+}
+
+/// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
+/// deleted in the meantime.
+pub(super) async fn item_values<'a>(
+    connection: &mut Connection<'_>,
+    batch: Uuid,
+    outcome: &'a ItemOutcome,
+    stored: &HashSet<Uuid>,
+) -> Result<Option<ItemValues<'a>>, StoreError> {
+    Ok(match outcome {
+        ItemOutcome::Ok {
+            position,
+            scan,
+            result,
+            is_copy,
+        } => {
+            let scan = save_outcome(connection, batch, scan.as_ref(), stored).await?;
+            let (scan_id, cached) = match scan {
+                ItemScan::None => (None, false),
+                ItemScan::Stored { id, cached } => (Some(id), cached),
+                ItemScan::Deleted => return Ok(None),
+            };
+            Some(ItemValues {
+                position: row_position(*position),
+                state: "ok",
+                cached: cached || *is_copy,
+                scan_id,
+                result,
+                code: &None::<String>,
+                detail: &None::<String>,
+            })
+        }
+        ItemOutcome::Failed {
+            position,
+            is_dead,
+            code,
+            detail,
+        } => {
+            let state = if *is_dead { "dead" } else { "error" };
+            Some(ItemValues::failed(*position, state, (code, detail)))
+        }
+        ItemOutcome::Retry {
+            position,
+            code,
+            detail,
+        } => Some(ItemValues::failed(*position, "queued", (code, detail))),
+    })
+}
+
+/// Returns the cached scans of some outcomes that are still stored.
+pub(super) async fn stored_scans(
+    connection: &mut Connection<'_>,
+    outcomes: &[&ItemOutcome],
+) -> Result<HashSet<Uuid>, StoreError> {
+    const IDS_PER_QUERY: usize = 500;
+    let cached = outcomes.iter().filter_map(|outcome| match outcome {
+        ItemOutcome::Ok {
+            scan: Some(ScanOutcome::Cached(id)),
+            ..
+        } => Some(*id),
+        _ => None,
+    });
+    let ids: Vec<Uuid> = cached.collect::<HashSet<_>>().into_iter().collect();
+    let mut stored = HashSet::with_capacity(ids.len());
+    for ids in ids.chunks(IDS_PER_QUERY) {
+        let rows: Vec<IdRow> = connection
+            .fetch_all(STORED, params!(ids = Many(ids)))
+            .await?;
+        stored.extend(rows.into_iter().map(|row| row.id));
+    }
+    Ok(stored)
+}
+
+/// The scan of an item in the database.
+enum ItemScan {
+    /// The operation has no scans.
+    None,
+    /// The scan with this id. It was stored before if it is cached.
+    Stored { id: Uuid, cached: bool },
+    /// The scan was deleted in the meantime.
+    Deleted,
+}
+
+async fn save_outcome(
+    connection: &mut Connection<'_>,
+    batch: Uuid,
+    scan: Option<&ScanOutcome>,
+    stored: &HashSet<Uuid>,
+) -> Result<ItemScan, StoreError> {
+    match scan {
+        None => Ok(ItemScan::None),
+        Some(ScanOutcome::New(scan)) => {
+            check_scan(scan)?;
+            let saved = save_scan(connection, scan, Some(batch)).await?;
+            Ok(ItemScan::Stored {
+                id: saved.scan_id(scan.id),
+                cached: matches!(saved, SavedScan::Kept(_)),
+            })
+        }
+        Some(&ScanOutcome::Cached(id)) => Ok(if stored.contains(&id) {
+            ItemScan::Stored { id, cached: true }
+        } else {
+            ItemScan::Deleted
+        }),
+    }
+}
+
+#[cfg(test)]
+crate::prepared::statements!(STORED);
