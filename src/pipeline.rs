@@ -36,8 +36,8 @@ use facescan_imaging::{
 use facescan_inference::pool::{CpuPool, Stage};
 use facescan_inference::{
     device::{DeviceRun, Devices},
+    device_task::DeviceTask,
     image_executor::ImageExecutor,
-    operation::Operation,
 };
 
 pub mod answer;
@@ -274,7 +274,7 @@ impl Pipeline {
     pub fn check_strict(
         &self,
         strict: bool,
-        operations: &[Operation],
+        operations: &[DeviceTask],
     ) -> Result<(), PipelineError> {
         let fallen = self
             .devices
@@ -297,7 +297,7 @@ impl Pipeline {
     fn record(
         &self,
         run: &mut ImageRun,
-        operation: Operation,
+        operation: DeviceTask,
         device_run: DeviceRun,
     ) -> Result<(), PipelineError> {
         match self.devices.assignment(operation) {

@@ -6,8 +6,8 @@ use anyhow::Context;
 use facescan_imaging::tensor::Normalisation;
 use facescan_inference::{
     device::{Assignment, Devices},
+    device_task::{DeviceTask, Workload},
     image_executor::{self, ImageExecutor},
-    operation::{Operation, Workload},
     registry::{ModelSpec, Role},
 };
 
@@ -77,7 +77,7 @@ fn load_models(
     mut connected: BTreeMap<Role, Connected>,
 ) -> anyhow::Result<(Models, Vec<Assignment>)> {
     let (mut models, mut assignments) = (BTreeMap::new(), Vec::new());
-    for operation in Operation::ALL {
+    for operation in DeviceTask::ALL {
         let Workload::Model(role) = operation.workload() else {
             continue;
         };
@@ -136,9 +136,9 @@ impl Graphs {
             image_executor::health_probe([letterbox]),
             process::probe(),
         ]);
-        let (processing, processed) = loader.load_executor(Operation::ImageProcessing, probe);
+        let (processing, processed) = loader.load_executor(DeviceTask::ImageProcessing, probe);
         let probe = image_executor::health_probe([FinishJob::probe()]);
-        let (enhancing, enhanced) = loader.load_executor(Operation::ImageEnhancement, probe);
+        let (enhancing, enhanced) = loader.load_executor(DeviceTask::ImageEnhancement, probe);
         let preprocessing = loader.load_preprocessing()?;
         let (quality, measured) = loader.load_quality();
         Ok(Self {

@@ -11,10 +11,10 @@ use facescan_inference::{
     accelerator::Accelerator,
     backend::{Backend, BackendError, Model, Session},
     device::{Active, Assignment, CpuProof, ProviderReport},
+    device_task::DeviceTask,
     engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
     graphs::{quality, session::GraphModel},
     image_executor::ImageDevice,
-    operation::Operation,
     placement::{DevicePlacement, Precision, Provider},
     proof::{DetectorInput, Proof},
     registry::{ModelSpec, Registry, RoleInput},
@@ -100,7 +100,7 @@ impl Loader<'_> {
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
-    pub fn load(&self, spec: &ModelSpec, operation: Operation) -> anyhow::Result<Loaded> {
+    pub fn load(&self, spec: &ModelSpec, operation: DeviceTask) -> anyhow::Result<Loaded> {
         let dir = &self.config.models_dir();
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size.side() as usize;
@@ -154,7 +154,7 @@ impl Loader<'_> {
             row_shape: [3, side, side],
             detector: None,
         };
-        let operation = Operation::QualityChecks;
+        let operation = DeviceTask::QualityChecks;
         let mut cpu = quality::OnCpu::default();
         let (parts, assignment) = self.assign_model(&subject, operation, &mut cpu);
         let engine = parts.map(|parts| {
@@ -179,7 +179,7 @@ impl Loader<'_> {
     fn assign_model(
         &self,
         subject: &Subject,
-        operation: Operation,
+        operation: DeviceTask,
         cpu: &mut dyn Session,
     ) -> (Option<DeviceParts>, Assignment) {
         self.assign(operation, |candidates, index| {
@@ -196,7 +196,7 @@ impl Loader<'_> {
     /// Prepares the device that the settings select for an operation, if they select one.
     fn assign<T: OnDevice>(
         &self,
-        operation: Operation,
+        operation: DeviceTask,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
         self.assign_to(operation, self.config.devices.requested(operation), find)
@@ -205,7 +205,7 @@ impl Loader<'_> {
     /// Prepares the device in `asked`, if there is one.
     fn assign_to<T: OnDevice>(
         &self,
-        operation: Operation,
+        operation: DeviceTask,
         asked: Option<(Accelerator, u32)>,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
@@ -238,7 +238,7 @@ impl Loader<'_> {
         subject: &Subject,
         sessions: Sessions,
         device: Option<DeviceParts>,
-        (operation, pool): (Operation, &Arc<CpuPool>),
+        (operation, pool): (DeviceTask, &Arc<CpuPool>),
     ) -> Engine {
         Engine::start(EngineParts {
             sessions,
@@ -257,7 +257,7 @@ impl Loader<'_> {
         &self,
         subject: &Subject,
         session: Box<dyn Session>,
-        operation: Operation,
+        operation: DeviceTask,
     ) -> Option<Engine> {
         subject.detector.as_ref()?;
         let sessions = Sessions {

@@ -3,7 +3,7 @@
 mod defaults;
 mod search;
 
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -224,7 +224,7 @@ impl BatchPlan {
     }
 
     /// Returns the operations that take part.
-    pub fn operations(&self) -> Vec<Operation> {
+    pub fn operations(&self) -> Vec<DeviceTask> {
         match self {
             Self::Scan(plan) => plan.operations(),
             Self::ImageEmbedding(plan) => plan.operations(),
@@ -272,11 +272,11 @@ impl ModelsKey {
         }
     }
 
-    fn operations(self) -> &'static [Operation] {
+    fn operations(self) -> &'static [DeviceTask] {
         match self {
-            Self::Faces => &[Operation::FaceDetection],
-            Self::Embeddings => &[Operation::FaceDetection, Operation::FaceEmbedding],
-            Self::Images => &[Operation::ImageEmbedding],
+            Self::Faces => &[DeviceTask::FaceDetection],
+            Self::Embeddings => &[DeviceTask::FaceDetection, DeviceTask::FaceEmbedding],
+            Self::Images => &[DeviceTask::ImageEmbedding],
         }
     }
 

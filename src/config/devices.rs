@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
 
 use facescan_inference::{
     accelerator::{Accelerator, AcceleratorName},
-    operation::Operation,
+    device_task::DeviceTask,
 };
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -24,7 +24,7 @@ pub struct Devices {
         serialize_with = "serialize_operations",
         deserialize_with = "deserialize_operations"
     )]
-    pub operations: BTreeMap<Operation, OperationDevice>,
+    pub operations: BTreeMap<DeviceTask, OperationDevice>,
     #[garde(skip)]
     pub backend: Accelerator,
     #[garde(range(max = 255))]
@@ -57,7 +57,7 @@ pub struct OperationDevice {
 impl Devices {
     /// Returns the accelerator that the settings select for an operation, and its index. Returns `None` if the
     /// operation runs on the CPU, because its toggle is off or the settings name the CPU.
-    pub fn requested(&self, operation: Operation) -> Option<(Accelerator, u32)> {
+    pub fn requested(&self, operation: DeviceTask) -> Option<(Accelerator, u32)> {
         let (accelerator, index) = self.accelerator(operation);
         // If `backend` is the CPU, every operation runs on the CPU.
         let is_cpu = self.backend == Accelerator::Cpu || accelerator == Accelerator::Cpu;
@@ -66,19 +66,19 @@ impl Devices {
 
     /// Returns whether the toggle of an operation is on. The operation's toggle overrides `all_gpu`, even if `all_gpu`
     /// is in a later layer.
-    pub fn is_on(&self, operation: Operation) -> bool {
+    pub fn is_on(&self, operation: DeviceTask) -> bool {
         self.of(operation).gpu.unwrap_or(self.all_gpu)
     }
 
     /// Returns the accelerator of an operation and its index, regardless of the toggle.
-    pub fn accelerator(&self, operation: Operation) -> (Accelerator, u32) {
+    pub fn accelerator(&self, operation: DeviceTask) -> (Accelerator, u32) {
         match self.of(operation).on {
             Some(own) => (own.backend, own.index.unwrap_or(self.device_id)),
             None => (self.backend, self.device_id),
         }
     }
 
-    fn of(&self, operation: Operation) -> OperationDevice {
+    fn of(&self, operation: DeviceTask) -> OperationDevice {
         self.operations.get(&operation).copied().unwrap_or_default()
     }
 
@@ -105,7 +105,7 @@ impl Devices {
     }
 }
 
-type Operations = BTreeMap<Operation, OperationDevice>;
+type Operations = BTreeMap<DeviceTask, OperationDevice>;
 
 fn serialize_operations<S: Serializer>(
     operations: &Operations,
@@ -125,7 +125,7 @@ fn deserialize_operations<'de, D: Deserializer<'de>>(
 ) -> Result<Operations, D::Error> {
     let mut values = BTreeMap::<String, Value>::deserialize(deserializer)?;
     let mut take = |key: &str| values.remove(key).unwrap_or_default();
-    let of = |operation: Operation| {
+    let of = |operation: DeviceTask| {
         let (gpu, on) = (take(operation.name()), take(&device_key(operation)));
         Ok((
             operation,
@@ -135,11 +135,11 @@ fn deserialize_operations<'de, D: Deserializer<'de>>(
             },
         ))
     };
-    let operations: Result<_, Error> = Operation::ALL.into_iter().map(of).collect();
+    let operations: Result<_, Error> = DeviceTask::ALL.into_iter().map(of).collect();
     operations.map_err(D::Error::custom)
 }
 
-fn device_key(operation: Operation) -> String {
+fn device_key(operation: DeviceTask) -> String {
     format!("{}_on", operation.name())
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::config::{Config, Sources};
 
     /// Returns the accelerator of each operation that has one.
-    fn requested(settings: &[(&str, &str)]) -> BTreeMap<Operation, (Accelerator, u32)> {
+    fn requested(settings: &[(&str, &str)]) -> BTreeMap<DeviceTask, (Accelerator, u32)> {
         let environment: BTreeMap<String, String> = settings
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -161,7 +161,7 @@ mod tests {
             ..Sources::default()
         };
         let devices = Config::load(&sources).unwrap().0.devices;
-        Operation::ALL
+        DeviceTask::ALL
             .into_iter()
             .filter_map(|operation| Some((operation, devices.requested(operation)?)))
             .collect()
@@ -184,14 +184,14 @@ mod tests {
             ("FACESCAN__DEVICES__QUALITY_CHECKS_ON", "cpu"),
         ]);
         let mut take = |operation| requested.remove(&operation);
-        assert_eq!(take(Operation::FaceEmbedding), None, "its toggle is off");
-        assert_eq!(take(Operation::QualityChecks), None, "it names the CPU");
+        assert_eq!(take(DeviceTask::FaceEmbedding), None, "its toggle is off");
+        assert_eq!(take(DeviceTask::QualityChecks), None, "it names the CPU");
         let webgpu = Some((Accelerator::Webgpu, 2));
-        assert_eq!(take(Operation::ImageProcessing), webgpu);
+        assert_eq!(take(DeviceTask::ImageProcessing), webgpu);
         let fifth = Some((Accelerator::Cuda, 5));
-        assert_eq!(take(Operation::ImageEnhancement), fifth);
+        assert_eq!(take(DeviceTask::ImageEnhancement), fifth);
         // All others follow `ALL_GPU`.
-        assert_eq!(requested.len(), Operation::ALL.len() - 4);
+        assert_eq!(requested.len(), DeviceTask::ALL.len() - 4);
         assert!(requested.values().all(|on| *on == (Accelerator::Cuda, 2)));
     }
 

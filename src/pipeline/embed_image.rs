@@ -27,7 +27,7 @@ use crate::{
     },
 };
 use facescan_imaging::{phash::perceptual_hash, precision::NumericPrecision};
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 /// The subject of the vectors of `/embed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -137,8 +137,8 @@ impl ImageOperation for ImageEmbeddingPlan {
         "embed"
     }
 
-    fn operations(&self) -> Vec<Operation> {
-        vec![Operation::ImageEmbedding]
+    fn operations(&self) -> Vec<DeviceTask> {
+        vec![DeviceTask::ImageEmbedding]
     }
 
     fn run_options(&self) -> RunOptions {
@@ -183,12 +183,12 @@ impl StoredPlan for ImageEmbeddingPlan {
         serde_json::Value::Null
     }
 
-    fn taking_part(&self) -> Vec<Operation> {
+    fn taking_part(&self) -> Vec<DeviceTask> {
         self.operations()
     }
 
-    fn embedding_operation(&self) -> Option<Operation> {
-        Some(Operation::ImageEmbedding)
+    fn embedding_operation(&self) -> Option<DeviceTask> {
+        Some(DeviceTask::ImageEmbedding)
     }
 
     fn current_precision(&self, pipeline: &Pipeline) -> Option<NumericPrecision> {
@@ -240,7 +240,7 @@ impl Pipeline {
         // The permit is released here, because the row has all that the model needs. A remote server can take long.
         let began = self.clock.monotonic();
         let output = self.models.encoder()?.finish(submitted.pending).await?;
-        self.record(&mut run, Operation::ImageEmbedding, output.run)?;
+        self.record(&mut run, DeviceTask::ImageEmbedding, output.run)?;
         let queued = output
             .queued
             .min(self.clock.monotonic().saturating_sub(began));

@@ -32,7 +32,7 @@ use facescan_imaging::{
     encode::OutputFormat,
     enhance::{Apply, EnhanceOptions, GAMMA_RANGE, Gamma, PartlyEnhanced, Step, Upscale},
 };
-use facescan_inference::{device::DeviceRun, operation::Operation, registry::Thresholds};
+use facescan_inference::{device::DeviceRun, device_task::DeviceTask, registry::Thresholds};
 
 pub(crate) use finish_job::FinishJob;
 
@@ -335,13 +335,13 @@ impl ImageOperation for EnhancePlan {
         "enhance"
     }
 
-    fn operations(&self) -> Vec<Operation> {
-        let mut operations = vec![Operation::ImageEnhancement];
+    fn operations(&self) -> Vec<DeviceTask> {
+        let mut operations = vec![DeviceTask::ImageEnhancement];
         if self.identity.is_some() {
             operations.extend([
-                Operation::ImageProcessing,
-                Operation::FaceDetection,
-                Operation::FaceEmbedding,
+                DeviceTask::ImageProcessing,
+                DeviceTask::FaceDetection,
+                DeviceTask::FaceEmbedding,
             ]);
         }
         operations
@@ -408,13 +408,13 @@ impl Pipeline {
                 let image = partial.image;
                 let done = self.enhancing.run(Arc::new(FinishJob { image, steps }));
                 let done = done.await;
-                self.record(run, Operation::ImageEnhancement, done.run)?;
+                self.record(run, DeviceTask::ImageEnhancement, done.run)?;
                 run.timings.queue += millis(done.queued);
                 run.timings.enhance -= millis(done.queued);
                 done.output
             }
             None => {
-                self.record(run, Operation::ImageEnhancement, DeviceRun::CPU)?;
+                self.record(run, DeviceTask::ImageEnhancement, DeviceRun::CPU)?;
                 partial.image
             }
         };

@@ -26,7 +26,7 @@ use facescan_imaging::{
     warp::{align_face, alignment_scale},
 };
 use facescan_inference::{
-    device::DeviceRun, engine::Pending, operation::Operation, registry::Family,
+    device::DeviceRun, device_task::DeviceTask, engine::Pending, registry::Family,
 };
 
 /// A face with all requested results.
@@ -116,7 +116,7 @@ pub(super) struct FaceWork<'a> {
     pixels: FacePixels,
     pipeline: &'a Pipeline,
     options: &'a ScanPlan,
-    models: Vec<(Operation, &'a dyn FaceModel)>,
+    models: Vec<(DeviceTask, &'a dyn FaceModel)>,
     measure: bool,
 }
 
@@ -137,7 +137,7 @@ impl<'a> FaceWork<'a> {
             pipeline,
             options,
             models: pipeline.models.of_faces(&options.operations()),
-            measure: options.runs(Operation::QualityChecks),
+            measure: options.runs(DeviceTask::QualityChecks),
         };
         (!work.models.is_empty() || work.measure || options.crops).then_some(work)
     }
@@ -257,7 +257,7 @@ impl<'a> FaceWork<'a> {
     ) -> Result<FaceQuality, PipelineError> {
         let (measures, device_run) = pending.finish().await?;
         self.pipeline
-            .record(run, Operation::QualityChecks, device_run)?;
+            .record(run, DeviceTask::QualityChecks, device_run)?;
         let embedder = self.pipeline.models.embedder.spec();
         let subject = Subject {
             bbox: face.bbox,
@@ -278,7 +278,7 @@ impl<'a> FaceWork<'a> {
     fn record(
         &self,
         run: &mut ImageRun,
-        operation: Operation,
+        operation: DeviceTask,
         (device, queued): (Option<DeviceRun>, Duration),
         began: Duration,
     ) -> Result<(), PipelineError> {

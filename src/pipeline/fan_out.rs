@@ -19,7 +19,7 @@ use crate::{
         source::ImageInput,
     },
 };
-use facescan_inference::{operation::Operation, pool::Stage};
+use facescan_inference::{device_task::DeviceTask, pool::Stage};
 
 /// The maximum number of images of one request that are loaded or processed at a time. The priority semaphore limits how
 /// many are decoded.
@@ -34,7 +34,7 @@ pub trait ImageOperation: Sync {
     fn name(&self) -> &'static str;
 
     /// Returns the operations that take part.
-    fn operations(&self) -> Vec<Operation>;
+    fn operations(&self) -> Vec<DeviceTask>;
 
     /// Returns the options of the run.
     fn run_options(&self) -> RunOptions;

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::{
+    device_task::{DeviceTask, Workload},
     engine::Engine,
-    operation::{Operation, Workload},
     registry::{ModelSpec, Role},
 };
 
@@ -112,7 +112,7 @@ impl Models {
     ///
     /// # Errors
     /// [`PipelineError::NoModel`] with the role of the first missing model.
-    pub fn check(&self, operations: &[Operation]) -> Result<(), PipelineError> {
+    pub fn check(&self, operations: &[DeviceTask]) -> Result<(), PipelineError> {
         for operation in operations {
             if let Workload::Model(role) = operation.workload()
                 && !self.entries.contains_key(&role)
@@ -133,7 +133,7 @@ impl Models {
     }
 
     /// Returns the model that `operation` runs on aligned crops. Returns `None` if it runs none.
-    pub fn of_face(&self, operation: Operation) -> Option<&dyn FaceModel> {
+    pub fn of_face(&self, operation: DeviceTask) -> Option<&dyn FaceModel> {
         match operation.workload() {
             Workload::Model(Role::Embedder) => Some(&self.embedder),
             Workload::Model(Role::Detector | Role::Encoder) | Workload::Graphs(_) => None,
@@ -141,7 +141,7 @@ impl Models {
     }
 
     /// Returns the operations that run a model on aligned crops, with their models.
-    pub fn of_faces(&self, operations: &[Operation]) -> Vec<(Operation, &dyn FaceModel)> {
+    pub fn of_faces(&self, operations: &[DeviceTask]) -> Vec<(DeviceTask, &dyn FaceModel)> {
         let operations = operations.iter();
         let models =
             operations.filter_map(|&operation| Some((operation, self.of_face(operation)?)));
@@ -149,7 +149,7 @@ impl Models {
     }
 
     /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.
-    fn entry_of(&self, operation: Operation) -> Option<&Entry> {
+    fn entry_of(&self, operation: DeviceTask) -> Option<&Entry> {
         match operation.workload() {
             Workload::Model(role) => self.entries.get(&role),
             Workload::Graphs(_) => None,
@@ -157,7 +157,7 @@ impl Models {
     }
 
     /// Returns the model that computes the vectors of `operation`. Returns `None` if it computes none.
-    pub fn embedder_used(&self, operation: Operation) -> Option<EmbedderUsed> {
+    pub fn embedder_used(&self, operation: DeviceTask) -> Option<EmbedderUsed> {
         let entry = self.entry_of(operation)?;
         entry
             .spec
@@ -168,7 +168,7 @@ impl Models {
 
     /// Returns what decides the results of an operation's model, for scan keys. `precision` is the precision of vectors.
     /// Returns null if the operation runs no model.
-    pub fn key(&self, operation: Operation, precision: Option<NumericPrecision>) -> Value {
+    pub fn key(&self, operation: DeviceTask, precision: Option<NumericPrecision>) -> Value {
         let Some(Entry { spec, contract }) = self.entry_of(operation) else {
             return Value::Null;
         };
@@ -179,15 +179,15 @@ impl Models {
     }
 
     /// Returns the models of an answer that used `operations`.
-    pub fn used(&self, operations: &[Operation]) -> ModelsUsed {
+    pub fn used(&self, operations: &[DeviceTask]) -> ModelsUsed {
         let entry = |operation| {
             let is_used = operations.contains(&operation);
             is_used.then(|| self.entry_of(operation)).flatten()
         };
         ModelsUsed {
-            detector: entry(Operation::FaceDetection).map(ModelUsed::new),
-            embedder: entry(Operation::FaceEmbedding).map(EmbedderUsed::new),
-            encoder: entry(Operation::ImageEmbedding).map(EmbedderUsed::new),
+            detector: entry(DeviceTask::FaceDetection).map(ModelUsed::new),
+            embedder: entry(DeviceTask::FaceEmbedding).map(EmbedderUsed::new),
+            encoder: entry(DeviceTask::ImageEmbedding).map(EmbedderUsed::new),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     pipeline::run::RunOptions,
 };
 use facescan_imaging::quality::acceptance::Preset;
-use facescan_inference::{operation::Operation, registry::Thresholds};
+use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
 
 mod detect;
 pub mod schema;
@@ -51,11 +51,11 @@ impl ScanKind {
     }
 
     /// Returns the operation on each face that decides this kind, if there is one.
-    fn face_operation(self) -> Option<Operation> {
+    fn face_operation(self) -> Option<DeviceTask> {
         match self {
             Self::Detect => None,
-            Self::Embed => Some(Operation::FaceEmbedding),
-            Self::Quality => Some(Operation::QualityChecks),
+            Self::Embed => Some(DeviceTask::FaceEmbedding),
+            Self::Quality => Some(DeviceTask::QualityChecks),
         }
     }
 }
@@ -241,14 +241,14 @@ pub struct ScanPlan {
 
 impl ScanPlan {
     /// Returns the operations that take part.
-    pub fn operations(&self) -> Vec<Operation> {
+    pub fn operations(&self) -> Vec<DeviceTask> {
         let mut operations = Vec::new();
         if !self.aligned {
-            operations.extend([Operation::ImageProcessing, Operation::FaceDetection]);
+            operations.extend([DeviceTask::ImageProcessing, DeviceTask::FaceDetection]);
         }
         operations.extend(self.kind.face_operation());
         if self.quality && self.kind != ScanKind::Quality {
-            operations.push(Operation::QualityChecks);
+            operations.push(DeviceTask::QualityChecks);
         }
         operations
     }
@@ -269,7 +269,7 @@ impl ScanPlan {
     }
 
     /// Returns whether `operation` takes part.
-    pub fn runs(&self, operation: Operation) -> bool {
+    pub fn runs(&self, operation: DeviceTask) -> bool {
         self.operations().contains(&operation)
     }
 }

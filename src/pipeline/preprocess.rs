@@ -33,8 +33,8 @@ use facescan_imaging::{
 };
 use facescan_inference::{
     device::{Assignment, DeviceRun},
+    device_task::DeviceTask,
     image_executor::ImageExecutor,
-    operation::Operation,
 };
 
 pub(crate) use row_job::RowJob;
@@ -306,8 +306,8 @@ impl ImageOperation for PreprocessPlan {
         "preprocess"
     }
 
-    fn operations(&self) -> Vec<Operation> {
-        vec![Operation::ImageProcessing]
+    fn operations(&self) -> Vec<DeviceTask> {
+        vec![DeviceTask::ImageProcessing]
     }
 
     fn run_options(&self) -> RunOptions {
@@ -337,7 +337,7 @@ impl Pipeline {
         let state = self.preprocessing.assignment.state();
         match state.reason {
             Some(reason) if strict => Err(PipelineError::DeviceUnavailable {
-                operation: Operation::ImageProcessing.name(),
+                operation: DeviceTask::ImageProcessing.name(),
                 requested: state.requested,
                 reason,
             }),

@@ -33,8 +33,8 @@ use facescan_imaging::{
 };
 use facescan_inference::{
     device::DeviceRun,
+    device_task::DeviceTask,
     image_executor::{self, HealthProbe},
-    operation::Operation,
     registry::Thresholds,
 };
 
@@ -394,10 +394,10 @@ impl ImageOperation for ProcessPlan {
         "process"
     }
 
-    fn operations(&self) -> Vec<Operation> {
-        let mut operations = vec![Operation::ImageProcessing];
+    fn operations(&self) -> Vec<DeviceTask> {
+        let mut operations = vec![DeviceTask::ImageProcessing];
         if self.steps.iter().any(Step::finds_faces) {
-            operations.push(Operation::FaceDetection);
+            operations.push(DeviceTask::FaceDetection);
         }
         operations
     }
@@ -462,9 +462,9 @@ impl Pipeline {
             canvas.apply(step).await?;
         }
         let result = canvas.finish().await?;
-        if !run.devices.contains_key(Operation::ImageProcessing.name()) {
+        if !run.devices.contains_key(DeviceTask::ImageProcessing.name()) {
             // The CPU did all operations.
-            self.record(run, Operation::ImageProcessing, DeviceRun::CPU)?;
+            self.record(run, DeviceTask::ImageProcessing, DeviceRun::CPU)?;
         }
         run.timings.process = self.since(began);
         Ok(result)

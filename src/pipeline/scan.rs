@@ -33,7 +33,7 @@ use facescan_imaging::{
     quality::{self, ImageQuality},
     warp::ALIGNED_SIDE,
 };
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 /// The result of a scan, before it is converted to an answer.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl ImageOperation for ScanPlan {
         self.kind.name()
     }
 
-    fn operations(&self) -> Vec<Operation> {
+    fn operations(&self) -> Vec<DeviceTask> {
         self.operations()
     }
 
@@ -138,11 +138,11 @@ impl StoredPlan for ScanPlan {
         self.content_options()
     }
 
-    fn taking_part(&self) -> Vec<Operation> {
+    fn taking_part(&self) -> Vec<DeviceTask> {
         self.operations()
     }
 
-    fn embedding_operation(&self) -> Option<Operation> {
+    fn embedding_operation(&self) -> Option<DeviceTask> {
         self.vectors()
     }
 
@@ -225,7 +225,7 @@ impl ScanRun {
             Some(pending) => {
                 let (measures, device_run) = pending.finish().await?;
                 self.pipeline
-                    .record(run, Operation::QualityChecks, device_run)?;
+                    .record(run, DeviceTask::QualityChecks, device_run)?;
                 Some(picture_quality(measures))
             }
             None => None,
@@ -301,7 +301,7 @@ impl ScanRun {
             Some(submitted.await.enlarged(divisor))
         };
         if let Some(rows) = &submitted {
-            pipeline.record(run, Operation::ImageProcessing, rows.processed)?;
+            pipeline.record(run, DeviceTask::ImageProcessing, rows.processed)?;
         }
         run.timings.detect = self.since(began);
         Ok(DecodedImage {
@@ -326,7 +326,7 @@ impl ScanRun {
         let (pipeline, options) = (&self.pipeline, &self.options);
         let began = self.now();
         let detected = pipeline.models.detector.finish(submitted).await?;
-        pipeline.record(run, Operation::FaceDetection, detected.run)?;
+        pipeline.record(run, DeviceTask::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
         let size = (decoded.info.width, decoded.info.height);
         let faces = pipeline

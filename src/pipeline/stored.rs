@@ -23,7 +23,7 @@ use crate::{
     },
 };
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::{operation::Operation, pool::Stage};
+use facescan_inference::{device_task::DeviceTask, pool::Stage};
 use facescan_store::{NewScan, SavedScan, Source, Store};
 
 pub use key::Precisions;
@@ -45,10 +45,10 @@ pub trait StoredPlan: Clone + Send + Sync {
     fn key_options(&self) -> serde_json::Value;
 
     /// Returns the operations that take part.
-    fn taking_part(&self) -> Vec<Operation>;
+    fn taking_part(&self) -> Vec<DeviceTask>;
 
     /// Returns the operation that computes the vectors of the results. `None` if they have no vectors.
-    fn embedding_operation(&self) -> Option<Operation>;
+    fn embedding_operation(&self) -> Option<DeviceTask>;
 
     /// Returns the precision of a vector that is computed now.
     fn current_precision(&self, pipeline: &Pipeline) -> Option<NumericPrecision>;

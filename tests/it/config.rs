@@ -12,7 +12,7 @@ use facescan::{
     },
 };
 use facescan_imaging::preprocess::Layout;
-use facescan_inference::{accelerator::Accelerator, operation::Operation};
+use facescan_inference::{accelerator::Accelerator, device_task::DeviceTask};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
@@ -172,7 +172,7 @@ fn the_short_name_of_a_toggle_accepts_every_form_of_a_flag() {
         ("ON", true),
         ("1", true),
     ];
-    for operation in Operation::ALL {
+    for operation in DeviceTask::ALL {
         let name = format!("{}_GPU", operation.name().to_uppercase());
         for (text, flag) in flags {
             let devices = Setup::new().env(&name, text).config().devices;
@@ -201,20 +201,20 @@ fn an_empty_variable_clears_the_value_of_a_lower_layer() {
 fn all_gpu_applies_to_operations_without_a_toggle() {
     let toggles = |setup: &Setup| {
         let devices = setup.config().devices;
-        Operation::ALL.map(|operation| devices.is_on(operation))
+        DeviceTask::ALL.map(|operation| devices.is_on(operation))
     };
-    assert_eq!(toggles(&Setup::new()), [false; Operation::ALL.len()]);
+    assert_eq!(toggles(&Setup::new()), [false; DeviceTask::ALL.len()]);
     let setup = Setup::new().env("ALL_GPU", "true");
-    assert_eq!(toggles(&setup), [true; Operation::ALL.len()]);
+    assert_eq!(toggles(&setup), [true; DeviceTask::ALL.len()]);
 
     // A toggle of a lower layer still wins over ALL_GPU of a higher one.
     let setup = setup.file("devices: {quality_checks: false}");
-    let but_quality = Operation::ALL.map(|operation| operation != Operation::QualityChecks);
+    let but_quality = DeviceTask::ALL.map(|operation| operation != DeviceTask::QualityChecks);
     assert_eq!(toggles(&setup), but_quality);
     let setup = Setup::new()
         .env("ALL_GPU", "false")
         .env("FACE_DETECTION_GPU", "true");
-    let only_detection = Operation::ALL.map(|operation| operation == Operation::FaceDetection);
+    let only_detection = DeviceTask::ALL.map(|operation| operation == DeviceTask::FaceDetection);
     assert_eq!(toggles(&setup), only_detection);
 }
 

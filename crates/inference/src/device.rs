@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use crate::{
     backend::BackendError,
+    device_task::DeviceTask,
     health::{Fault, Health, HealthReport},
-    operation::Operation,
     placement::{DevicePlacement, Provider},
     proof::Proof,
 };
@@ -72,7 +72,7 @@ impl DeviceRun {
 #[derive(Clone, Debug)]
 pub struct Assignment {
     /// The operation.
-    pub operation: Operation,
+    pub operation: DeviceTask,
     /// The requested device, such as `cuda:0`, or `cpu`.
     pub requested: String,
     /// The device that passed the self-test, with its current state, or the reason why there is none.
@@ -218,21 +218,21 @@ impl Devices {
     }
 
     /// Returns every operation with its current state.
-    pub fn iter(&self) -> impl Iterator<Item = (Operation, DeviceState)> {
+    pub fn iter(&self) -> impl Iterator<Item = (DeviceTask, DeviceState)> {
         self.assignments
             .iter()
             .map(|assignment| (assignment.operation, assignment.state()))
     }
 
     /// Returns the outcome of an operation's toggle at startup.
-    pub fn assignment(&self, operation: Operation) -> Option<&Assignment> {
+    pub fn assignment(&self, operation: DeviceTask) -> Option<&Assignment> {
         self.assignments
             .iter()
             .find(|assignment| assignment.operation == operation)
     }
 
     /// Returns the provider that runs an operation's model on the CPU.
-    pub fn cpu_placement(&self, operation: Operation) -> DevicePlacement {
+    pub fn cpu_placement(&self, operation: DeviceTask) -> DevicePlacement {
         self.assignment(operation)
             .map_or(DevicePlacement::CPU, |assignment| assignment.cpu)
     }

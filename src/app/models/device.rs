@@ -8,9 +8,9 @@ use facescan_inference::{
     backend::{BackendError, Opening, Session},
     breaker::BreakerSettings,
     device::ProviderReport,
+    device_task::{DeviceTask, Workload},
     engine::DeviceParts,
     health::Health,
-    operation::{Operation, Workload},
     placement::{DevicePlacement, Precision, Provider},
     proof::{self, Proof, SelfTest, Tolerance},
     registry::Role,
@@ -167,11 +167,11 @@ impl Loader<'_> {
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
         // One session for each model and for each graph.
-        let sessions_of = |operation: Operation| match operation.workload() {
+        let sessions_of = |operation: DeviceTask| match operation.workload() {
             Workload::Model(role) => usize::from(self.runs_here(role)),
             Workload::Graphs(work) => work.graphs().len(),
         };
-        let models: usize = Operation::ALL
+        let models: usize = DeviceTask::ALL
             .into_iter()
             .filter(|operation| devices.requested(*operation).is_some())
             .map(sessions_of)

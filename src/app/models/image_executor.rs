@@ -11,8 +11,8 @@ use facescan_inference::{
     accelerator::Accelerator,
     backend::{Model, Opening},
     device::Assignment,
+    device_task::DeviceTask,
     image_executor::{self, GraphOpener, HealthProbe, ImageDevice, ImageExecutor},
-    operation::Operation,
     placement::{DevicePlacement, Precision},
     proof::Proof,
 };
@@ -22,7 +22,7 @@ impl Loader<'_> {
     /// probe.
     pub fn load_executor(
         &self,
-        operation: Operation,
+        operation: DeviceTask,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
         self.load_executor_on(operation, self.config.devices.requested(operation), probe)
@@ -30,7 +30,7 @@ impl Loader<'_> {
 
     fn load_executor_on(
         &self,
-        operation: Operation,
+        operation: DeviceTask,
         asked: Option<(Accelerator, u32)>,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
@@ -49,11 +49,11 @@ impl Loader<'_> {
     /// Returns the device that the settings select for preprocessing. `None` is the CPU.
     pub(super) fn asked_for_preprocessing(&self) -> Option<(Accelerator, u32)> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
-        let (backend, index) = devices.accelerator(Operation::ImageProcessing);
+        let (backend, index) = devices.accelerator(DeviceTask::ImageProcessing);
         let by_name = settings.platform.is_some() || settings.use_gpu;
         match settings.requested_platform() {
             Platform::Gpu if backend != Accelerator::Cpu => Some((backend, index)),
-            _ if !by_name => devices.requested(Operation::ImageProcessing),
+            _ if !by_name => devices.requested(DeviceTask::ImageProcessing),
             _ => None,
         }
     }
@@ -64,7 +64,7 @@ impl Loader<'_> {
     /// Returns an error if `preprocess.strict` is set and the platform is missing.
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
-        let operation = Operation::ImageProcessing;
+        let operation = DeviceTask::ImageProcessing;
         let (backend, _) = devices.accelerator(operation);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
@@ -104,7 +104,7 @@ impl Loader<'_> {
 
     fn image_device_at(
         &self,
-        operation: Operation,
+        operation: DeviceTask,
         placement: DevicePlacement,
         probe: &HealthProbe,
     ) -> Result<(ImageDevice, Proof), String> {

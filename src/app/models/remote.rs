@@ -20,8 +20,8 @@ use facescan_inference::{
         kserve::{Kserve, RemoteContext, RemoteSpec},
     },
     device::Assignment,
+    device_task::DeviceTask,
     engine::{DeviceParts, Engine, EngineParts, Sessions},
-    operation::Operation,
     placement::{DevicePlacement, Precision, Provider},
     proof::{self, Proof, SelfTest, Tolerance},
     registry::{ModelSpec, Registry, Role},
@@ -166,7 +166,7 @@ impl Loader<'_> {
         &self,
         spec: &ModelSpec,
         connected: Connected,
-        operation: Operation,
+        operation: DeviceTask,
     ) -> Loaded {
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);

@@ -18,7 +18,7 @@ use super::{
     report, run_to_end,
 };
 use crate::config::{Config, Models};
-use facescan_inference::operation::{Operation, Workload};
+use facescan_inference::device_task::{DeviceTask, Workload};
 use figures::{DevicesFigures, Toggle};
 use material::Size;
 use session::Session;
@@ -38,7 +38,7 @@ const MAX_IMAGES: usize = 1024;
 pub struct DevicesArgs {
     /// An operation to measure; can be given several times [default: all operations]
     #[arg(long = "operation", value_name = "OPERATION", value_delimiter = ',', value_parser = operation_parser())]
-    operations: Vec<Operation>,
+    operations: Vec<DeviceTask>,
     /// The long side of the images: 320, 1024 or 2560 pixels; can be given several times [default: all sizes]
     #[arg(
         long = "image-size",
@@ -71,9 +71,9 @@ pub struct DevicesArgs {
     output: Option<PathBuf>,
 }
 
-fn operation_parser() -> impl TypedValueParser<Value = Operation> {
-    PossibleValuesParser::new(Operation::ALL.map(Operation::name)).try_map(|text| {
-        Operation::ALL
+fn operation_parser() -> impl TypedValueParser<Value = DeviceTask> {
+    PossibleValuesParser::new(DeviceTask::ALL.map(DeviceTask::name)).try_map(|text| {
+        DeviceTask::ALL
             .into_iter()
             .find(|operation| operation.name() == text)
             .ok_or("is not an operation")
@@ -100,9 +100,9 @@ impl fmt::Display for DevicesArgs {
 impl DevicesArgs {
     /// Returns the operations to measure. An operation whose model is not configured is included only if the command line
     /// names it, and then fails.
-    fn operations(&self, models: &Models) -> Vec<Operation> {
-        let mut operations = distinct(&self.operations, &Operation::ALL);
-        let has_model = |operation: &Operation| match operation.workload() {
+    fn operations(&self, models: &Models) -> Vec<DeviceTask> {
+        let mut operations = distinct(&self.operations, &DeviceTask::ALL);
+        let has_model = |operation: &DeviceTask| match operation.workload() {
             Workload::Model(role) => models.id(role).is_some(),
             Workload::Graphs(_) => true,
         };

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 use facescan_imaging::warp::align_face;
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 impl Pipeline {
     pub(super) async fn compare(
@@ -108,7 +108,7 @@ impl Pipeline {
         let row = crop.map(|crop| embedder.model().submit(&crop, true));
         let outputs = embedder.model().finish(row.into_iter().collect()).await?;
         if let Some(device_run) = outputs.run {
-            self.record(run, Operation::FaceEmbedding, device_run)?;
+            self.record(run, DeviceTask::FaceEmbedding, device_run)?;
         }
         match outputs.rows.first() {
             Some(output) => embedder.embedding(output),

@@ -9,9 +9,9 @@ use facescan_imaging::{
 };
 use facescan_inference::{
     device::DeviceRun,
+    device_task::DeviceTask,
     engine::{Engine, Pending, RowOutput},
     image_executor::ImageExecutor,
-    operation::Operation,
     placement::Provider,
     registry::{ModelSpec, Pooling},
     tensor::Tensor,
@@ -125,7 +125,7 @@ impl Encoder {
         let output = pending.await.map_err(|error| match &self.spec.remote {
             // The log has the error of the model server.
             Some(_) => PipelineError::DeviceUnavailable {
-                operation: Operation::ImageEmbedding.name(),
+                operation: DeviceTask::ImageEmbedding.name(),
                 requested: Provider::Kserve.name().to_owned(),
                 reason: "the model server did not answer; send the request again later".to_owned(),
             },

@@ -12,13 +12,13 @@ use facescan_imaging::{
 use facescan_inference::{
     backend::BackendError,
     device::DeviceRun,
+    device_task::DeviceTask,
     graphs::{
         ImageGraph,
         process::{BlurPlan, Tiles, blur},
         session::Samples,
     },
     image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
-    operation::Operation,
     proof,
 };
 
@@ -138,12 +138,12 @@ impl Pipeline {
         let read = Tiles::new(region, gaussian).pixels_read();
         if !self.processing.has_device() || read > MAX_READ {
             blur_region(pixels, region, gaussian);
-            return self.record(run, Operation::ImageProcessing, DeviceRun::CPU);
+            return self.record(run, DeviceTask::ImageProcessing, DeviceRun::CPU);
         }
         let work = BlurJob::new(pixels, region, gaussian);
         let done = self.processing.run(Arc::new(work)).await;
         put(pixels, region, &done.output);
-        self.record(run, Operation::ImageProcessing, done.run)
+        self.record(run, DeviceTask::ImageProcessing, done.run)
     }
 }
 

@@ -26,7 +26,7 @@ use facescan_imaging::{
     luma, npy, orientation,
     preprocess::{Layout, Preprocess},
 };
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 /// The current images, and the reports of the operations so far.
 pub(super) struct Canvas<'a> {
@@ -472,9 +472,9 @@ impl Pipeline {
             .detector
             .submit_through(&self.processing, image, detect)
             .await;
-        self.record(run, Operation::ImageProcessing, submitted.processed)?;
+        self.record(run, DeviceTask::ImageProcessing, submitted.processed)?;
         let detected = self.models.detector.finish(submitted).await?;
-        self.record(run, Operation::FaceDetection, detected.run)?;
+        self.record(run, DeviceTask::FaceDetection, detected.run)?;
         self.models.detector.faces(&detected, size, detect)
     }
 }

@@ -15,7 +15,7 @@ use facescan_imaging::{
     preprocess::{Layout, Placement, Preprocess, Profile},
     resize::{Filter, resize},
 };
-use facescan_inference::{device::DeviceRun, operation::Operation};
+use facescan_inference::{device::DeviceRun, device_task::DeviceTask};
 
 impl Pipeline {
     /// Resizes an image and places it in the output. Uses OpenCV's filter for its profile, and Pillow's filter
@@ -53,13 +53,13 @@ impl Pipeline {
                         "a resize did not return {width} × {height} pixels"
                     ))
                 })?;
-                return self.record(run, Operation::ImageProcessing, done.run);
+                return self.record(run, DeviceTask::ImageProcessing, done.run);
             }
             drop(job);
             *pixels = into_owned(image);
         }
         *pixels = fit_on_cpu(pixels, &placed, fitting);
-        self.record(run, Operation::ImageProcessing, DeviceRun::CPU)
+        self.record(run, DeviceTask::ImageProcessing, DeviceRun::CPU)
     }
 }
 

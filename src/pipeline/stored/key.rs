@@ -12,7 +12,7 @@ use crate::pipeline::{
     scan::{ContentHash, Scan},
 };
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 /// The version of the results. Increase it when the same bytes, models and options can have another result. Older
 /// stored scans are then ignored.
@@ -70,8 +70,8 @@ impl ScanPlan {
     }
 
     /// Returns the operation that computes the vectors.
-    pub(in crate::pipeline) fn vectors(&self) -> Option<Operation> {
-        (self.kind == ScanKind::Embed).then_some(Operation::FaceEmbedding)
+    pub(in crate::pipeline) fn vectors(&self) -> Option<DeviceTask> {
+        (self.kind == ScanKind::Embed).then_some(DeviceTask::FaceEmbedding)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::pipeline::{
     run::{ImageRun, RunOutput},
     scan::{ContentHash, Scan, hex},
 };
-use facescan_inference::{operation::Operation, registry::ModelSpec};
+use facescan_inference::{device_task::DeviceTask, registry::ModelSpec};
 use facescan_store::{CachedScan, NewFace, NewImage, NewScan, StoredFace};
 
 impl StoredScans {
@@ -31,7 +31,7 @@ impl StoredScans {
             .and_then(|operation| models.embedder_used(operation));
         // A model server that was at fault may return the vector the next time.
         let lacks_vector = scan.embedding.is_none()
-            && plan.embedding_operation() == Some(Operation::ImageEmbedding);
+            && plan.embedding_operation() == Some(DeviceTask::ImageEmbedding);
         let faces = scan.faces.iter().map(|face| self.new_face(face));
         Ok(NewScan {
             tenant: content.tenant.to_owned(),

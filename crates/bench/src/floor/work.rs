@@ -28,7 +28,7 @@ use facescan_imaging::{
     memory::PixelMemory,
     tensor::Letterbox,
 };
-use facescan_inference::{backend::Backend, operation::Operation};
+use facescan_inference::{backend::Backend, device_task::DeviceTask};
 
 /// The bytes of decoded images that each thread keeps for reuse.
 const MEMORY: usize = 36 << 20;
@@ -195,7 +195,7 @@ impl Worker {
         Ok(Self {
             detector: Bare::open(
                 backend,
-                (detector, placement(Operation::FaceDetection)),
+                (detector, placement(DeviceTask::FaceDetection)),
                 models,
                 &placed,
             )?,
@@ -204,7 +204,7 @@ impl Worker {
                     let first = &images[..1];
                     let whole = |image: &RgbImage| Letterbox::fit(image.dimensions(), (crop, crop));
                     let crops: Vec<_> = first.iter().map(|image| (image, whole(image))).collect();
-                    let embedder = (embedder.as_ref(), placement(Operation::FaceEmbedding));
+                    let embedder = (embedder.as_ref(), placement(DeviceTask::FaceEmbedding));
                     Bare::open(backend, embedder, models, &crops)
                 })
                 .transpose()?,

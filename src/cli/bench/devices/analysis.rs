@@ -9,7 +9,7 @@ use super::{
     material::Size,
 };
 use crate::cli::bench::report::{figure, maths::ratio};
-use facescan_inference::operation::Operation;
+use facescan_inference::device_task::DeviceTask;
 
 /// The smallest gain in percent of the time that makes a device worthwhile.
 const WORTH_IT: f64 = 10.0;
@@ -18,9 +18,9 @@ const WORTH_IT: f64 = 10.0;
 #[derive(Debug, Default, Serialize)]
 pub struct Analysis {
     /// The gains of each toggle, by operation and size.
-    pub performance_gains: BTreeMap<Operation, BTreeMap<Size, Gains>>,
+    pub performance_gains: BTreeMap<DeviceTask, BTreeMap<Size, Gains>>,
     /// The recommendation for each toggle.
-    pub recommendations: BTreeMap<Operation, Recommendation>,
+    pub recommendations: BTreeMap<DeviceTask, Recommendation>,
 }
 
 /// The gains of a toggle. Both are absent if only one side was measured or both ran on the CPU.
@@ -57,7 +57,7 @@ pub enum Advice {
 }
 
 /// Derives the conclusions from the figures.
-pub fn analyse(results: &BTreeMap<Operation, BTreeMap<Size, Pair>>) -> Analysis {
+pub fn analyse(results: &BTreeMap<DeviceTask, BTreeMap<Size, Pair>>) -> Analysis {
     let mut analysis = Analysis::default();
     for (&operation, sizes) in results {
         let gains = sizes.iter().map(|(&size, pair)| (size, gains(pair)));

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 use facescan_inference::{
-    operation::{ImageWork, Operation, Workload},
+    device_task::{DeviceTask, ImageWork, Workload},
     pool::Stage,
     registry::RoleInput,
 };
@@ -55,7 +55,7 @@ impl Work {
     ///
     /// # Errors
     /// Returns an error if the options of the settings are not valid.
-    pub fn new(app: &App, operation: Operation) -> Result<Self, PipelineError> {
+    pub fn new(app: &App, operation: DeviceTask) -> Result<Self, PipelineError> {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let scan = |kind, aligned| {
             let asked = ScanRequest {

@@ -9,7 +9,7 @@ use super::{
     material::Size,
 };
 use crate::cli::bench::report::maths::{mean, nearest_rank};
-use facescan_inference::{device::DevicesReport, operation::Operation};
+use facescan_inference::{device::DevicesReport, device_task::DeviceTask};
 
 /// The state of the toggles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,7 +38,7 @@ pub struct DevicesFigures {
     /// The measured applications.
     pub applications: BTreeMap<Toggle, Application>,
     /// The figures by operation, size and toggle.
-    pub benchmark_results: BTreeMap<Operation, BTreeMap<Size, Pair>>,
+    pub benchmark_results: BTreeMap<DeviceTask, BTreeMap<Size, Pair>>,
     /// The conclusions from the figures.
     pub analysis: Analysis,
 }
@@ -211,7 +211,7 @@ impl Pair {
 
 impl DevicesFigures {
     /// Adds a cell.
-    pub fn add(&mut self, operation: Operation, size: Size, toggle: Toggle, cell: Cell) {
+    pub fn add(&mut self, operation: DeviceTask, size: Size, toggle: Toggle, cell: Cell) {
         let sizes = self.benchmark_results.entry(operation).or_default();
         let pair = sizes.entry(size).or_default();
         match toggle {

@@ -14,7 +14,7 @@ use facescan_clock::SystemClock;
 use facescan_inference::{
     backend::Backend,
     device::{DevicesReport, OperationReport},
-    operation::Operation,
+    device_task::DeviceTask,
 };
 
 mod measure;
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
         self.app.pipeline.devices.report()
     }
 
-    fn report(&self, operation: Operation) -> Option<OperationReport> {
+    fn report(&self, operation: DeviceTask) -> Option<OperationReport> {
         self.devices().operations.remove(operation.name())
     }
 }

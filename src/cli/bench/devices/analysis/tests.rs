@@ -29,7 +29,7 @@ fn pair(off: f64, on: Cell) -> Pair {
 }
 
 fn analysed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation) {
-    let operation = Operation::FaceDetection;
+    let operation = DeviceTask::FaceDetection;
     let mut analysis = analyse(&BTreeMap::from([(operation, sizes.into_iter().collect())]));
     let gains = analysis.performance_gains.remove(&operation).unwrap();
     let recommendation = analysis.recommendations.remove(&operation).unwrap();

@@ -16,7 +16,7 @@ use crate::{
     },
     pipeline::{answer::ErrorEntry, error::PipelineError},
 };
-use facescan_inference::{device::OperationReport, operation::Operation};
+use facescan_inference::{device::OperationReport, device_task::DeviceTask};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -26,7 +26,11 @@ impl Session<'_> {
     /// # Errors
     /// Returns an error if the options of the settings are not valid. A failure within a batch is a result and not an
     /// error.
-    pub async fn measure(&self, operation: Operation, material: &Material) -> anyhow::Result<Cell> {
+    pub async fn measure(
+        &self,
+        operation: DeviceTask,
+        material: &Material,
+    ) -> anyhow::Result<Cell> {
         let work = Work::new(&self.app, operation)?;
         let items = work.items(material);
         let mut batches = Batches {

@@ -1,4 +1,4 @@
-//! The operations. Each one has its own device toggle.
+//! The device tasks. Each one has its own device toggle.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::{
     registry::Role,
 };
 
-/// The work of an operation on a device.
+/// The work of a device task on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// One model of this role.
@@ -38,20 +38,20 @@ impl ImageWork {
     }
 }
 
-/// Declares each operation once. The enum, the list of all operations, their names and workloads follow from it.
-macro_rules! operations {
+/// Declares each device task once. The enum, the list of all tasks, their names and workloads follow from it.
+macro_rules! device_tasks {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $workload:expr;)+) => {
-        /// An operation with its own device toggle.
+        /// A device task: work with its own device toggle.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize,
         )]
         #[serde(rename_all = "snake_case")]
-        pub enum Operation {
+        pub enum DeviceTask {
             $($(#[doc = $doc])+ $variant,)+
         }
 
-        impl Operation {
-            /// Every operation, in the order of reports.
+        impl DeviceTask {
+            /// Every task, in the order of reports.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
             /// Returns the name in responses, settings, metric labels and logs.
@@ -61,7 +61,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Returns what the operation runs on a device.
+            /// Returns what the task runs on a device.
             pub fn workload(self) -> Workload {
                 match self {
                     $(Self::$variant => $workload,)+
@@ -71,7 +71,7 @@ macro_rules! operations {
     };
 }
 
-operations! {
+device_tasks! {
     /// Finds faces.
     FaceDetection = "face_detection", Workload::Model(Role::Detector);
     /// Computes the embedding of an aligned face crop.
@@ -110,18 +110,18 @@ mod tests {
 
     #[test]
     fn the_serialised_form_of_an_operation_is_its_name() {
-        for operation in Operation::ALL {
-            let json = serde_json::to_value(operation).unwrap();
-            assert_eq!(json, operation.name());
+        for task in DeviceTask::ALL {
+            let json = serde_json::to_value(task).unwrap();
+            assert_eq!(json, task.name());
         }
     }
 
     #[test]
     fn names_are_unique_and_no_workload_is_empty_or_has_a_graph_twice() {
-        let names: BTreeSet<_> = Operation::ALL.map(Operation::name).into();
-        assert_eq!(names.len(), Operation::ALL.len());
-        for operation in Operation::ALL {
-            if let Workload::Graphs(work) = operation.workload() {
+        let names: BTreeSet<_> = DeviceTask::ALL.map(DeviceTask::name).into();
+        assert_eq!(names.len(), DeviceTask::ALL.len());
+        for task in DeviceTask::ALL {
+            if let Workload::Graphs(work) = task.workload() {
                 let graphs = work.graphs();
                 let names: BTreeSet<_> = graphs.iter().map(|graph| graph.name()).collect();
                 assert_eq!(names.len(), graphs.len());
