@@ -18,7 +18,10 @@ use crate::{
     context::{Principal, RequestContext, RequestId},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, fan_out::FanOut, stored::model_file},
+    pipeline::{
+        Pipeline,
+        runner::{Runner, model_file},
+    },
     recognition::{calibration::Calibrations, collections::Collections, libraries::Libraries},
     telemetry::metrics::Metrics,
 };
@@ -72,7 +75,7 @@ pub struct App {
     /// Admits or refuses requests.
     pub admission: Admission,
     /// Loads images and runs operations on them.
-    pub fan_out: FanOut,
+    pub runner: Runner,
     /// The metrics.
     pub metrics: Metrics,
     /// The shutdown state.

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     config::AuditLevel,
     context::RequestContext,
-    pipeline::scan::{ContentHash, hex},
+    pipeline::core::image_file::{ContentHash, hex},
 };
 
 /// The requests that can wait for the next transaction.

@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     audit::AuditLog, config::Config, context::RequestContext, ingest::post::Poster,
-    pipeline::fan_out::FanOut, recognition::collections::Collections, telemetry::metrics::Metrics,
+    pipeline::runner::Runner, recognition::collections::Collections, telemetry::metrics::Metrics,
 };
 
 /// What submissions and workers share. Cheap to clone.
@@ -43,7 +43,7 @@ pub struct Batches {
     /// The images of batches.
     pub payloads: Payloads,
     /// Runs operations on images.
-    pub fan_out: FanOut,
+    pub runner: Runner,
     /// The collections in which batches search.
     pub collections: Collections,
     /// Records what is submitted.
@@ -61,12 +61,12 @@ pub struct Batches {
 impl Batches {
     /// Returns the clock of the application.
     pub fn clock(&self) -> &dyn Clock {
-        self.fan_out.scans.pipeline.clock.as_ref()
+        self.runner.pipeline.clock.as_ref()
     }
 
     /// Returns the metrics of the application.
     pub fn metrics(&self) -> &Metrics {
-        &self.fan_out.scans.pipeline.metrics
+        &self.runner.pipeline.metrics
     }
 
     /// Returns a batch of a tenant.

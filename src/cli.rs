@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     config::{Config, Provenance, Sources},
     http, permissions,
-    pipeline::options::ScanKind,
+    pipeline::operations::scan::kind::ScanKind,
     telemetry::redaction::{self, redact},
 };
 use facescan_inference::registry::Registry;

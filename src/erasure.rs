@@ -25,10 +25,7 @@ use crate::{
         payloads::{ObjectKind, ObjectOwner},
     },
     context::RequestContext,
-    pipeline::{
-        scan::{ContentHash, hex},
-        stored::hash_from_hex,
-    },
+    pipeline::core::image_file::{ContentHash, hash_from_hex, hex},
     telemetry::metrics::labels::Sweep,
 };
 

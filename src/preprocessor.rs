@@ -14,11 +14,10 @@ use crate::{
         intake::{LoadedImage, Requester},
         source::ImageInput,
     },
-    pipeline::error::PipelineError,
     pipeline::{
-        answer::ErrorEntry,
-        budget::Budget,
-        preprocess::{PreprocessPlan, PreprocessRequest, Row},
+        core::{budget::Budget, error::PipelineError},
+        operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
+        results::ErrorEntry,
     },
 };
 use facescan_inference::device::DeviceState;
@@ -51,7 +50,7 @@ impl Source {
             tenant: &app.config.store.tenant.as_str().into(),
             priority: Priority::Interactive,
         };
-        let loaded = app.fan_out.intake.load(image, requester).await;
+        let loaded = app.runner.intake.load(image, requester).await;
         loaded.map_err(ErrorEntry::in_full)
     }
 }
@@ -143,8 +142,8 @@ impl<'a> Preprocessor<'a> {
         &'b self,
         sources: impl IntoIterator<Item = (T, Result<Source, ErrorEntry>)> + 'b,
     ) -> impl Stream<Item = (T, Result<Row, ErrorEntry>)> + 'b {
-        let fan_out = &self.app.fan_out;
-        fan_out.admit_each(
+        let runner = &self.app.runner;
+        runner.admit_each(
             &self.context,
             sources,
             self.loaders,
@@ -162,7 +161,7 @@ impl<'a> Preprocessor<'a> {
             budget: Budget::default(),
             ..self.plan.clone()
         };
-        let row = self.app.fan_out.run_one(&self.context, image, &plan).await;
+        let row = self.app.runner.run(&self.context, image, &plan).await;
         row.map(|output| output.result).map_err(ErrorEntry::in_full)
     }
 

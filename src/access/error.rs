@@ -6,7 +6,7 @@ use facescan_store::StoreError;
 use thiserror::Error;
 
 use super::{openid::JwksError, secret::NoRandomness};
-use crate::{context::scope::Scope, pipeline::error::InvalidOption};
+use crate::{context::scope::Scope, pipeline::core::error::InvalidOption};
 
 /// Why a request is refused.
 #[derive(Debug, Error)]

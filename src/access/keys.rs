@@ -13,7 +13,8 @@ use super::{
     secret::{self, NewSecret},
 };
 use crate::{
-    audit::AuditEvent, config::is_tenant, context::scope::Scope, pipeline::error::InvalidOption,
+    audit::AuditEvent, config::is_tenant, context::scope::Scope,
+    pipeline::core::error::InvalidOption,
 };
 
 /// The name of the creation of a key in the audit trail.

@@ -20,7 +20,7 @@ use super::error::AccessError;
 use crate::{
     config::{OpenId as Settings, is_tenant},
     context::{Principal, scope::Scopes},
-    pipeline::scan::{ContentHash, hex},
+    pipeline::core::image_file::{ContentHash, hex},
 };
 
 /// How far the clocks of the issuer and of this machine may differ.

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::pipeline::scan::hex;
+use crate::pipeline::core::image_file::hex;
 
 /// The first part of every key. Scanners for leaked secrets can search for it.
 const PREFIX: &str = "fsk_";

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -97,6 +98,14 @@ struct Waiter {
 pub struct DecodePermit {
     shared: Arc<Shared>,
     claim: Claim,
+}
+
+impl fmt::Debug for DecodePermit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DecodePermit")
+            .finish_non_exhaustive()
+    }
 }
 
 impl PrioritySemaphore {

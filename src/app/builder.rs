@@ -49,7 +49,7 @@ use crate::{
         post::WebPoster,
     },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, fan_out::FanOut, stored::StoredScans, work::WorkLimit},
+    pipeline::{Pipeline, core::work::WorkLimit, runner::Runner},
     recognition::{
         calibration::Calibrations,
         collections::{Collections, quota::SearchQuota},
@@ -113,7 +113,7 @@ impl AppBuilder {
         let pipeline = self.load_pipeline(&registry, &metrics).await?;
         let (config, clock) = (self.config, self.clock);
         let (audit, refusals) = audit_logs(&config, &store, &clock);
-        let fan_out = FanOut {
+        let runner = Runner {
             hashes_images: audit.records(AuditLevel::All),
             intake: Arc::new(Intake::new(
                 &config,
@@ -121,15 +121,13 @@ impl AppBuilder {
                 Arc::clone(&clock),
                 metrics.clone(),
             )),
-            scans: StoredScans {
-                pipeline: pipeline.clone(),
-                store: store.clone(),
-            },
+            pipeline: pipeline.clone(),
+            store: store.clone(),
             admission: Admission::new(budgets(&config), metrics.clone(), &clock),
         };
         let calibrations = Arc::new(Calibrations::load(&config.recognition.calibrations)?);
         let collections = collections(&config, &store, &pipeline, (&calibrations, &audit)).await?;
-        let batches = batches(&config, store.clone(), &fan_out, &collections).await?;
+        let batches = batches(&config, store.clone(), &runner, &collections).await?;
         Ok(App {
             audit_heads: audit_heads::open(&config, &store, (&clock, &metrics))?,
             libraries: libraries(&store, &collections),
@@ -148,8 +146,8 @@ impl AppBuilder {
             refusals,
             audit,
             batches,
-            admission: fan_out.admission.clone(),
-            fan_out,
+            admission: runner.admission.clone(),
+            runner,
             metrics,
             pipeline,
             config,
@@ -358,15 +356,15 @@ fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
 async fn batches(
     config: &Config,
     store: Store,
-    fan_out: &FanOut,
+    runner: &Runner,
     collections: &Collections,
 ) -> anyhow::Result<Batches> {
     Ok(Batches {
-        queue: queue(config, &store, fan_out).await?,
+        queue: queue(config, &store, runner).await?,
         store: store.clone(),
         sender: Arc::new(WebPoster::new(&config.urls, Arc::new(SystemLookup))?),
         payloads: Payloads::open(config)?,
-        fan_out: fan_out.clone(),
+        runner: runner.clone(),
         audit: collections.audit.clone(),
         collections: collections.clone(),
         config: Arc::new(config.clone()),
@@ -379,7 +377,7 @@ async fn batches(
 async fn queue(
     config: &Config,
     store: &Store,
-    fan_out: &FanOut,
+    runner: &Runner,
 ) -> anyhow::Result<Arc<dyn WorkQueue>> {
     let poll = config.batches.poll();
     let Some(url) = &config.batches.queue else {
@@ -388,7 +386,7 @@ async fn queue(
     };
     let outbox = Outbox {
         store: store.clone(),
-        clock: Arc::clone(&fan_out.scans.pipeline.clock),
+        clock: Arc::clone(&runner.pipeline.clock),
         poll,
     };
     let token = config.batches.queue_token.as_ref();

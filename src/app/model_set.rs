@@ -15,11 +15,8 @@ use super::models::{Connected, Loaded, Loader};
 use crate::{
     config::Config,
     pipeline::{
-        enhance::FinishJob,
-        models::{Models, detector::Detector},
-        preprocess::Preprocessing,
-        process,
-        quality::Grader,
+        models::{Models, detector::Detector, grader::Grader, preprocessing::Preprocessing},
+        operations::{enhance::FinishJob, process},
     },
 };
 
@@ -77,8 +74,8 @@ fn load_models(
     mut connected: BTreeMap<Role, Connected>,
 ) -> anyhow::Result<(Models, Vec<Assignment>)> {
     let (mut models, mut assignments) = (BTreeMap::new(), Vec::new());
-    for operation in DeviceTask::ALL {
-        let Workload::Model(role) = operation.workload() else {
+    for task in DeviceTask::ALL {
+        let Workload::Model(role) = task.workload() else {
             continue;
         };
         let Some(id) = loader.config.models.id(role) else {
@@ -92,8 +89,8 @@ fn load_models(
         );
         check_licence(spec, loader.config.models.commercial_only)?;
         let Loaded { model, assignment } = match connected.remove(&role) {
-            Some(connected) => loader.load_remote(spec, connected, operation),
-            None => loader.load(spec, operation)?,
+            Some(connected) => loader.load_remote(spec, connected, task),
+            None => loader.load(spec, task)?,
         };
         models.insert(role, model);
         assignments.push(assignment);

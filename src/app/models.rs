@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
-use crate::{config::Config, pipeline::models::LoadedModel, telemetry::metrics::Metrics};
+use crate::{config::Config, pipeline::models::loaded::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
 use facescan_imaging::warp::ALIGNED_SIDE;
 use facescan_inference::pool::CpuPool;
@@ -100,7 +100,7 @@ impl Loader<'_> {
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
-    pub fn load(&self, spec: &ModelSpec, operation: DeviceTask) -> anyhow::Result<Loaded> {
+    pub fn load(&self, spec: &ModelSpec, task: DeviceTask) -> anyhow::Result<Loaded> {
         let dir = &self.config.models_dir();
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size.side() as usize;
@@ -119,12 +119,12 @@ impl Loader<'_> {
             }),
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;
-        let (parts, assignment) = self.assign_model(&subject, operation, on_cpu.own.as_mut());
-        let engine = self.engine(&subject, on_cpu.sessions, parts, (operation, self.pool));
-        let long = self.long_engine(&subject, on_cpu.own, operation);
+        let (parts, assignment) = self.assign_model(&subject, task, on_cpu.own.as_mut());
+        let engine = self.engine(&subject, on_cpu.sessions, parts, (task, self.pool));
+        let long = self.long_engine(&subject, on_cpu.own, task);
         let waiting = engine.queue_depth();
         let long_waiting = long.as_ref().map(Engine::queue_depth);
-        self.metrics.watch_queue(operation.name(), move || {
+        self.metrics.watch_queue(task.name(), move || {
             waiting() + long_waiting.as_ref().map_or(0, |waiting| waiting())
         });
         Ok(Loaded {
@@ -154,9 +154,9 @@ impl Loader<'_> {
             row_shape: [3, side, side],
             detector: None,
         };
-        let operation = DeviceTask::QualityChecks;
+        let task = DeviceTask::QualityChecks;
         let mut cpu = quality::OnCpu::default();
-        let (parts, assignment) = self.assign_model(&subject, operation, &mut cpu);
+        let (parts, assignment) = self.assign_model(&subject, task, &mut cpu);
         let engine = parts.map(|parts| {
             let per_worker = (0..self.pool.threads())
                 .map(|_| Box::new(quality::OnCpu::default()) as Box<dyn Session>)
@@ -167,9 +167,8 @@ impl Loader<'_> {
                 replacement: None,
                 placement: DevicePlacement::CPU,
             };
-            let engine = self.engine(&subject, sessions, Some(parts), (operation, self.pool));
-            self.metrics
-                .watch_queue(operation.name(), engine.queue_depth());
+            let engine = self.engine(&subject, sessions, Some(parts), (task, self.pool));
+            self.metrics.watch_queue(task.name(), engine.queue_depth());
             engine
         });
         (engine, assignment)
@@ -179,10 +178,10 @@ impl Loader<'_> {
     fn assign_model(
         &self,
         subject: &Subject,
-        operation: DeviceTask,
+        task: DeviceTask,
         cpu: &mut dyn Session,
     ) -> (Option<DeviceParts>, Assignment) {
-        self.assign(operation, |candidates, index| {
+        self.assign(task, |candidates, index| {
             let precisions = subject.precisions;
             self.on_device(
                 &subject.name,
@@ -196,16 +195,16 @@ impl Loader<'_> {
     /// Prepares the device that the settings select for an operation, if they select one.
     fn assign<T: OnDevice>(
         &self,
-        operation: DeviceTask,
+        task: DeviceTask,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
-        self.assign_to(operation, self.config.devices.requested(operation), find)
+        self.assign_to(task, self.config.devices.requested(task), find)
     }
 
     /// Prepares the device in `asked`, if there is one.
     fn assign_to<T: OnDevice>(
         &self,
-        operation: DeviceTask,
+        task: DeviceTask,
         asked: Option<(Accelerator, u32)>,
         find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
     ) -> (Option<T>, Assignment) {
@@ -224,7 +223,7 @@ impl Loader<'_> {
             Err(reason) => (None, Err(reason)),
         };
         let assignment = Assignment {
-            operation,
+            task,
             requested,
             device,
             cpu: DevicePlacement::CPU,
@@ -238,7 +237,7 @@ impl Loader<'_> {
         subject: &Subject,
         sessions: Sessions,
         device: Option<DeviceParts>,
-        (operation, pool): (DeviceTask, &Arc<CpuPool>),
+        (task, pool): (DeviceTask, &Arc<CpuPool>),
     ) -> Engine {
         Engine::start(EngineParts {
             sessions,
@@ -247,7 +246,7 @@ impl Loader<'_> {
             usual_row_len: subject.row_shape.iter().product(),
             pool: Arc::clone(pool),
             clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation.name()),
+            metrics: self.metrics.engine(task.name()),
         })
     }
 
@@ -257,7 +256,7 @@ impl Loader<'_> {
         &self,
         subject: &Subject,
         session: Box<dyn Session>,
-        operation: DeviceTask,
+        task: DeviceTask,
     ) -> Option<Engine> {
         subject.detector.as_ref()?;
         let sessions = Sessions {
@@ -266,7 +265,7 @@ impl Loader<'_> {
             replacement: None,
             placement: DevicePlacement::CPU,
         };
-        Some(self.engine(subject, sessions, None, (operation, self.long_pool)))
+        Some(self.engine(subject, sessions, None, (task, self.long_pool)))
     }
 
     /// Returns how rows are grouped at a device placement. `fixed` is the batch size of a graph with a fixed one.

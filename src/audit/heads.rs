@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::destination::{DeliveryError, HeadDestination};
 use super::{key::AuditKey, verify::NotedHead};
 use crate::{
-    pipeline::{scan::hex, stored::hash_from_hex},
+    pipeline::core::image_file::{hash_from_hex, hex},
     telemetry::metrics::{Metrics, labels::Sweep},
 };
 

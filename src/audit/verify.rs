@@ -9,7 +9,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::key::AuditKey;
-use crate::pipeline::scan::hex;
+use crate::pipeline::core::image_file::hex;
 
 /// The entries that are read at a time.
 const PAGE: u32 = 1000;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::payloads::PayloadError;
 use crate::{
     audit::AuditError,
-    pipeline::error::{InvalidOption, PipelineError},
+    pipeline::core::error::{InvalidOption, PipelineError},
     recognition::error::RecognitionError,
 };
 

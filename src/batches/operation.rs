@@ -1,12 +1,12 @@
 //! The operation of a batch: its options, its plan, and the models that decide its results.
 
 mod defaults;
+mod models_key;
 mod search;
 
-use facescan_inference::device_task::DeviceTask;
+use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -14,68 +14,121 @@ use crate::{
     config::{Config, DecodeMode},
     pipeline::{
         Pipeline,
-        embed_image::{EmbedKind, ImageEmbeddingPlan},
-        enhance::{EnhancePlan, EnhanceRequest},
-        error::PipelineError,
-        fan_out::ImageOperation,
-        options::{RequestOptions, ScanKind, ScanPlan, ScanRequest, from_tree},
-        process::{ProcessPlan, ProcessRequest},
-        stored::to_value,
+        core::{
+            error::PipelineError,
+            json::to_value,
+            options::{RequestOptions, from_tree},
+        },
+        operations::{
+            embed_image::ImageEmbeddingPlan,
+            enhance::{plan::EnhancePlan, request::EnhanceRequest},
+            process::{plan::ProcessPlan, request::ProcessRequest},
+            scan::{
+                kind::{EmbedKind, ScanKind},
+                plan::ScanPlan,
+                request::ScanRequest,
+            },
+        },
+        plan::Plan,
     },
 };
 
+use models_key::ModelsKey;
+
+pub use models_key::models_keys;
 pub use search::BatchSearchPlan;
 
-/// The version of results without a scan. Increase it when the same bytes, models and options can have another result.
-const RESULT_VERSION: u32 = 1;
+/// Declares each operation of batches once. The enum, the list of all operations, their names, how their options are
+/// resolved, and the sets of models that workers have follow from it.
+///
+/// `models` has the device tasks with the models that a plan of the operation can need. Each list is such a set.
+macro_rules! batch_operations {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident = $name:literal { models: $([$($task:ident),+])or+, resolve: $resolve:expr }
+    )+) => {
+        /// The operation of a batch.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "lowercase")]
+        pub enum BatchOperation {
+            $($(#[doc = $doc])+ $variant,)+
+        }
 
-/// The operation of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum BatchOperation {
+        impl BatchOperation {
+            /// Every operation.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// Returns the name in requests and in the database.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// Returns the sets of models that plans of the operation need, by the device tasks that run them.
+            fn model_sets(self) -> &'static [&'static [DeviceTask]] {
+                match self {
+                    $(Self::$variant => &[$(&[$(DeviceTask::$task),+]),+],)+
+                }
+            }
+
+            /// Fills in the defaults of options and checks them.
+            fn resolve(self, asked: Asked<'_>) -> Result<ResolvedOptions, PipelineError> {
+                match self {
+                    $(Self::$variant => $resolve(asked),)+
+                }
+            }
+        }
+    };
+}
+
+batch_operations! {
     /// Find faces.
-    Detect,
+    Detect = "detect" {
+        models: [FaceDetection],
+        resolve: Asked::detect
+    }
     /// Find faces and compute the vector of each, or the vector of each whole image.
-    Embed,
+    Embed = "embed" {
+        models: [FaceDetection, FaceEmbedding] or [ImageEmbedding],
+        resolve: Asked::embed
+    }
     /// Find faces and measure the quality of the faces and of the image.
-    Quality,
+    Quality = "quality" {
+        models: [FaceDetection],
+        resolve: Asked::quality
+    }
     /// Enhance images.
-    Enhance,
+    Enhance = "enhance" {
+        models: [FaceDetection, FaceEmbedding],
+        resolve: Asked::enhance
+    }
     /// Apply a list of operations to images.
-    Process,
+    Process = "process" {
+        models: [FaceDetection],
+        resolve: Asked::process
+    }
     /// Search for a face of each image in a collection.
-    Search,
+    Search = "search" {
+        models: [FaceDetection, FaceEmbedding],
+        resolve: Asked::search
+    }
 }
 
 impl BatchOperation {
-    /// Every operation.
-    pub const ALL: [Self; 6] = [
-        Self::Detect,
-        Self::Embed,
-        Self::Quality,
-        Self::Enhance,
-        Self::Process,
-        Self::Search,
-    ];
-
-    /// Returns the name in requests and in the database.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Detect => "detect",
-            Self::Embed => "embed",
-            Self::Quality => "quality",
-            Self::Enhance => "enhance",
-            Self::Process => "process",
-            Self::Search => "search",
-        }
-    }
-
     /// Returns the operation with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|operation| operation.name() == name)
     }
+}
+
+/// The options of a batch as they were sent, and what resolves them.
+struct Asked<'a> {
+    options: Value,
+    config: &'a Config,
+    pipeline: &'a Pipeline,
 }
 
 /// The plan that runs on each image of a batch.
@@ -104,6 +157,126 @@ pub struct ResolvedOptions {
     pub priority: Option<Priority>,
 }
 
+impl Asked<'_> {
+    fn thresholds(&self) -> &Thresholds {
+        &self.pipeline.models.detector.spec.thresholds
+    }
+
+    fn detect(self) -> Result<ResolvedOptions, PipelineError> {
+        self.scan(ScanKind::Detect)
+    }
+
+    fn quality(self) -> Result<ResolvedOptions, PipelineError> {
+        self.scan(ScanKind::Quality)
+    }
+
+    fn scan(self, kind: ScanKind) -> Result<ResolvedOptions, PipelineError> {
+        let request = self.scan_request()?;
+        let plan = request
+            .clone()
+            .resolve(kind, self.config, self.thresholds())?;
+        Ok(ResolvedOptions {
+            priority: request.priority(),
+            options: to_value(&defaults::scan(request, &plan))?,
+            plan: BatchPlan::Scan(Box::new(plan)),
+        })
+    }
+
+    fn embed(self) -> Result<ResolvedOptions, PipelineError> {
+        let request = self.scan_request()?;
+        if request.kind != Some(EmbedKind::Image) {
+            return self.scan(ScanKind::Embed);
+        }
+        let plan = ImageEmbeddingPlan::resolve(request.clone(), self.config)?;
+        Ok(ResolvedOptions {
+            priority: request.priority(),
+            options: to_value(&defaults::embed_image(request, &plan))?,
+            plan: BatchPlan::ImageEmbedding(Box::new(plan)),
+        })
+    }
+
+    /// Reads the options of a scan. Its results are always stored.
+    fn scan_request(&self) -> Result<ScanRequest, PipelineError> {
+        let mut request: ScanRequest = from_tree(&self.options)?;
+        for (option, value) in [("crops", request.crops), ("timings", request.timings)] {
+            if value == Some(true) {
+                return Err(PipelineError::invalid_option(
+                    option,
+                    "is not stored, so a batch cannot return it; leave it out",
+                ));
+            }
+        }
+        if request.store == Some(false) {
+            return Err(PipelineError::invalid_option(
+                "store",
+                "the results of a batch are always stored; leave it out",
+            ));
+        }
+        request.store = Some(true);
+        Ok(request)
+    }
+
+    fn enhance(self) -> Result<ResolvedOptions, PipelineError> {
+        let (config, thresholds) = (self.config, self.thresholds());
+        let request: EnhanceRequest = from_tree(&self.options)?;
+        let plan = request.clone().resolve(config, thresholds)?;
+        Ok(ResolvedOptions {
+            priority: request.priority(),
+            options: to_value(&defaults::enhance(request, &plan, config, thresholds)?)?,
+            plan: BatchPlan::Enhance(Box::new(plan)),
+        })
+    }
+
+    fn process(self) -> Result<ResolvedOptions, PipelineError> {
+        let request: ProcessRequest = from_tree(&self.options)?;
+        let plan = request.clone().resolve(self.config, self.thresholds(), 0)?;
+        Ok(ResolvedOptions {
+            priority: request.priority(),
+            options: to_value(&defaults::process(request, &plan))?,
+            plan: BatchPlan::Process(Box::new(plan)),
+        })
+    }
+
+    fn search(self) -> Result<ResolvedOptions, PipelineError> {
+        let thresholds = &self.pipeline.models.detector.spec.thresholds;
+        let (plan, options) = BatchSearchPlan::resolve(self.options, self.config, thresholds)?;
+        Ok(ResolvedOptions {
+            priority: None,
+            options,
+            plan: BatchPlan::Search(Box::new(plan)),
+        })
+    }
+}
+
+/// Evaluates an expression with the plan that runs on each image, whatever its type.
+macro_rules! with_plan {
+    ($batch:expr, $plan:ident => $value:expr) => {
+        match $batch {
+            $crate::batches::operation::BatchPlan::Scan(plan) => {
+                let $plan = plan.as_ref();
+                $value
+            }
+            $crate::batches::operation::BatchPlan::ImageEmbedding(plan) => {
+                let $plan = plan.as_ref();
+                $value
+            }
+            $crate::batches::operation::BatchPlan::Enhance(plan) => {
+                let $plan = plan.as_ref();
+                $value
+            }
+            $crate::batches::operation::BatchPlan::Process(plan) => {
+                let $plan = plan.as_ref();
+                $value
+            }
+            $crate::batches::operation::BatchPlan::Search(plan) => {
+                let $plan = &plan.image.scan;
+                $value
+            }
+        }
+    };
+}
+pub(super) use with_plan;
+
 impl BatchPlan {
     /// Fills in the defaults of `options` and checks them.
     ///
@@ -116,39 +289,12 @@ impl BatchPlan {
         config: &Config,
         pipeline: &Pipeline,
     ) -> Result<ResolvedOptions, PipelineError> {
-        let thresholds = &pipeline.models.detector.spec.thresholds;
-        let resolved = match operation {
-            BatchOperation::Detect => Self::scan(ScanKind::Detect, options, config, pipeline)?,
-            BatchOperation::Quality => Self::scan(ScanKind::Quality, options, config, pipeline)?,
-            BatchOperation::Embed => Self::scan(ScanKind::Embed, options, config, pipeline)?,
-            BatchOperation::Enhance => {
-                let request: EnhanceRequest = from_tree(&options)?;
-                let plan = request.clone().resolve(config, thresholds)?;
-                ResolvedOptions {
-                    priority: request.priority(),
-                    options: to_value(&defaults::enhance(request, &plan, config, thresholds)?)?,
-                    plan: Self::Enhance(Box::new(plan)),
-                }
-            }
-            BatchOperation::Process => {
-                let request: ProcessRequest = from_tree(&options)?;
-                let plan = request.clone().resolve(config, thresholds, 0)?;
-                ResolvedOptions {
-                    priority: request.priority(),
-                    options: to_value(&defaults::process(request, &plan))?,
-                    plan: Self::Process(Box::new(plan)),
-                }
-            }
-            BatchOperation::Search => {
-                let (plan, options) = BatchSearchPlan::resolve(options, config, thresholds)?;
-                ResolvedOptions {
-                    priority: None,
-                    options,
-                    plan: Self::Search(Box::new(plan)),
-                }
-            }
-        };
-        resolved.plan.check(pipeline)?;
+        let resolved = operation.resolve(Asked {
+            options,
+            config,
+            pipeline,
+        })?;
+        with_plan!(&resolved.plan, plan => plan.check(pipeline))?;
         Ok(resolved)
     }
 
@@ -168,70 +314,17 @@ impl BatchPlan {
         Ok(Self::resolve(operation, options.clone(), config, pipeline)?.plan)
     }
 
-    fn scan(
-        kind: ScanKind,
-        options: Value,
-        config: &Config,
-        pipeline: &Pipeline,
-    ) -> Result<ResolvedOptions, PipelineError> {
-        let mut request: ScanRequest = from_tree(&options)?;
-        for (option, value) in [("crops", request.crops), ("timings", request.timings)] {
-            if value == Some(true) {
-                return Err(PipelineError::invalid_option(
-                    option,
-                    "is not stored, so a batch cannot return it; leave it out",
-                ));
-            }
-        }
-        if request.store == Some(false) {
-            return Err(PipelineError::invalid_option(
-                "store",
-                "the results of a batch are always stored; leave it out",
-            ));
-        }
-        request.store = Some(true);
-        let priority = request.priority();
-        if kind == ScanKind::Embed && request.kind == Some(EmbedKind::Image) {
-            let plan = ImageEmbeddingPlan::resolve(request.clone(), config)?;
-            return Ok(ResolvedOptions {
-                priority,
-                options: to_value(&defaults::embed_image(request, &plan))?,
-                plan: Self::ImageEmbedding(Box::new(plan)),
-            });
-        }
-        let thresholds = &pipeline.models.detector.spec.thresholds;
-        let plan = request.clone().resolve(kind, config, thresholds)?;
-        Ok(ResolvedOptions {
-            priority,
-            options: to_value(&defaults::scan(request, &plan))?,
-            plan: Self::Scan(Box::new(plan)),
-        })
-    }
-
-    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        match self {
-            Self::Scan(plan) => plan.check(pipeline),
-            Self::ImageEmbedding(plan) => plan.check(pipeline),
-            Self::Enhance(plan) => plan.check(pipeline),
-            Self::Process(plan) => plan.check(pipeline),
-            Self::Search(plan) => plan.image.scan.check(pipeline),
-        }
-    }
-
     /// Returns whether the results are scans.
     pub fn has_scans(&self) -> bool {
-        matches!(self, Self::Scan(_) | Self::ImageEmbedding(_))
+        match self {
+            Self::Scan(_) | Self::ImageEmbedding(_) => true,
+            Self::Enhance(_) | Self::Process(_) | Self::Search(_) => false,
+        }
     }
 
-    /// Returns the operations that take part.
-    pub fn operations(&self) -> Vec<DeviceTask> {
-        match self {
-            Self::Scan(plan) => plan.operations(),
-            Self::ImageEmbedding(plan) => plan.operations(),
-            Self::Enhance(plan) => plan.operations(),
-            Self::Process(plan) => plan.operations(),
-            Self::Search(plan) => plan.image.scan.operations(),
-        }
+    /// Returns the device tasks that take part.
+    pub fn tasks(&self) -> Vec<DeviceTask> {
+        with_plan!(self, plan => plan.tasks())
     }
 
     /// Returns how much of a JPEG is decoded.
@@ -245,73 +338,6 @@ impl BatchPlan {
 
     /// Returns the key of the models and settings that decide the results, besides the options.
     pub fn models_key(&self, config: &Config, pipeline: &Pipeline) -> [u8; 32] {
-        ModelsKey::of_plan(self).digest(self.decode(), config, pipeline)
+        ModelsKey::for_tasks(&self.tasks()).digest(self.decode(), config, pipeline)
     }
-}
-
-/// The sets of models that batches need. A worker processes the batches whose set it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModelsKey {
-    /// Operations that find faces.
-    Faces,
-    /// Operations that find faces and embed them.
-    Embeddings,
-    /// Operations that embed whole images.
-    Images,
-}
-
-impl ModelsKey {
-    const ALL: [Self; 3] = [Self::Faces, Self::Embeddings, Self::Images];
-
-    fn of_plan(plan: &BatchPlan) -> Self {
-        match plan {
-            BatchPlan::Scan(plan) if plan.kind == ScanKind::Embed => Self::Embeddings,
-            BatchPlan::Scan(_) | BatchPlan::Process(_) => Self::Faces,
-            BatchPlan::Enhance(_) | BatchPlan::Search(_) => Self::Embeddings,
-            BatchPlan::ImageEmbedding(_) => Self::Images,
-        }
-    }
-
-    fn operations(self) -> &'static [DeviceTask] {
-        match self {
-            Self::Faces => &[DeviceTask::FaceDetection],
-            Self::Embeddings => &[DeviceTask::FaceDetection, DeviceTask::FaceEmbedding],
-            Self::Images => &[DeviceTask::ImageEmbedding],
-        }
-    }
-
-    fn digest(self, decode: DecodeMode, config: &Config, pipeline: &Pipeline) -> [u8; 32] {
-        let models: Map<String, Value> = self
-            .operations()
-            .iter()
-            // Without the precision: it depends on the device, and each result has its own.
-            .map(|&operation| {
-                (
-                    operation.name().into(),
-                    pipeline.models.key(operation, None),
-                )
-            })
-            .collect();
-        let key = json!({
-            "version": RESULT_VERSION,
-            "models": models,
-            "background": pipeline.decoding.background,
-            "identity_threshold": config.enhancement.identity_threshold,
-            "decode": decode,
-        });
-        Sha256::digest(key.to_string()).into()
-    }
-}
-
-/// Returns the keys of the models that this process has, and of the ways in which it can decode.
-pub fn models_keys(config: &Config, pipeline: &Pipeline) -> Vec<[u8; 32]> {
-    let modes: &[DecodeMode] = match pipeline.turbojpeg {
-        Some(_) => &[DecodeMode::Full, DecodeMode::Fast],
-        None => &[DecodeMode::Full],
-    };
-    let keys = ModelsKey::ALL.into_iter();
-    keys.filter(|key| pipeline.models.check(key.operations()).is_ok())
-        .flat_map(|key| modes.iter().map(move |&mode| (key, mode)))
-        .map(|(key, mode)| key.digest(mode, config, pipeline))
-        .collect()
 }

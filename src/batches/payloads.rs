@@ -32,7 +32,7 @@ use uuid::Uuid;
 use crate::{
     config::{Config, shown},
     permissions,
-    pipeline::scan::{ContentHash, hex},
+    pipeline::core::image_file::{ContentHash, hex},
 };
 
 /// The time limit of one request to an object store.

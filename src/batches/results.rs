@@ -151,7 +151,7 @@ impl Batches {
 
     /// Resolves the options of a batch as they were stored.
     fn stored_plan(&self, batch: &Batch) -> Result<BatchPlan, BatchError> {
-        let pipeline = &self.fan_out.scans.pipeline;
+        let pipeline = &self.runner.pipeline;
         let plan = BatchPlan::of_stored(&batch.operation, &batch.options, &self.config, pipeline)?;
         Ok(plan)
     }
@@ -163,7 +163,7 @@ impl Batches {
             *uses.entry(id).or_default() += 1;
         }
         let ids: Vec<_> = uses.keys().copied().collect();
-        let store = &self.fan_out.scans.store;
+        let store = &self.runner.store;
         let found = store.scans(&batch.tenant, &ids).await?;
         let found = found.into_iter().map(|found| (found.scan.id, found));
         Ok(Scans {

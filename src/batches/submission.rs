@@ -29,7 +29,7 @@ use crate::{
     audit::AuditEvent,
     config::AuditLevel,
     context::{RequestContext, scope::Scope},
-    pipeline::{error::PipelineError, scan::ContentHash},
+    pipeline::core::{error::PipelineError, image_file::ContentHash},
     recognition::error::RecognitionError,
     telemetry::traces,
 };
@@ -136,7 +136,7 @@ impl Batches {
         context: &RequestContext,
         head: BatchHead,
     ) -> Result<Submission<'_>, BatchError> {
-        let pipeline = &self.fan_out.scans.pipeline;
+        let pipeline = &self.runner.pipeline;
         let ResolvedOptions {
             plan,
             options,
@@ -148,7 +148,7 @@ impl Batches {
         };
         let now = self.clock().now();
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
-        let models = pipeline.models.used(&plan.operations());
+        let models = pipeline.models.used(&plan.tasks());
         let digest = receipt::begin_digest(&head, &options);
         let options = match far {
             Some(far) => BatchSearchPlan::with_far(options, far),
@@ -207,7 +207,7 @@ impl Batches {
         }
         let collection = self.collections.of(context, plan.collection).await?;
         self.collections.check_search(&collection, &plan.search)?;
-        let contract = &self.fan_out.scans.pipeline.models.embedder.contract;
+        let contract = &self.runner.pipeline.models.embedder.contract;
         if *contract != collection.contract {
             return Err(RecognitionError::CollectionContract {
                 face: contract.clone(),
@@ -291,7 +291,7 @@ impl<'a> Submission<'a> {
     ) -> Result<Vec<(Option<String>, Result<CheckedEntry, EntryError>)>, PipelineError> {
         let bytes: usize = entries.iter().flatten().map(ItemEntry::size).sum();
         let limit = self.batches.config.limits.max_image_bytes;
-        let intake = Arc::clone(&self.batches.fan_out.intake);
+        let intake = Arc::clone(&self.batches.runner.intake);
         let check = move || {
             let check = |entry: Result<ItemEntry, EntryError>| {
                 let id = entry.as_ref().ok().and_then(|entry| entry.id.clone());
@@ -302,7 +302,7 @@ impl<'a> Submission<'a> {
         if bytes <= SMALL_ENTRIES {
             return Ok(check());
         }
-        let pool = &self.batches.fan_out.scans.pipeline.pool;
+        let pool = &self.batches.runner.pipeline.pool;
         let tenant = Some(Arc::clone(&self.context.principal.tenant));
         Ok(pool.run_for(tenant, Stage::Begin, check).await?)
     }

@@ -22,7 +22,7 @@ use super::{Batches, error::BatchError};
 use crate::{
     audit::AuditEvent,
     context::RequestContext,
-    pipeline::error::{InvalidOption, PipelineError},
+    pipeline::core::error::{InvalidOption, PipelineError},
 };
 
 /// How long the old secret signs messages, too, after a rotation.

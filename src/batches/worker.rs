@@ -20,7 +20,7 @@ use super::{Batches, operation::models_keys};
 use crate::{
     audit::AuditError,
     ingest::error::IngestError,
-    pipeline::error::PipelineError,
+    pipeline::core::error::PipelineError,
     recognition::{error::RecognitionError, index::IndexError},
     telemetry::traces::{self, SpanKind},
 };
@@ -55,7 +55,7 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker with this name. `describe` returns the code and the text of an error.
     pub fn new(batches: Batches, name: String, describe: Describe, jitter: Jitter) -> Self {
-        let pipeline = &batches.fan_out.scans.pipeline;
+        let pipeline = &batches.runner.pipeline;
         let models_keys = models_keys(&batches.config, pipeline);
         Self {
             batches,

@@ -22,7 +22,7 @@ use crate::{
         verify::{Evidence, NotedHead, Verdict, export, verify},
     },
     config::Config,
-    pipeline::{scan::hex, stored::hash_from_hex},
+    pipeline::core::image_file::{hash_from_hex, hex},
 };
 
 /// What to do with the audit trail.

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    pipeline::scan::{Scan, hex},
+    pipeline::core::{image_file::hex, scan::Scan},
     recognition::{
         calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
         verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
@@ -134,7 +134,7 @@ impl Faces {
         let images = files::images(paths);
         let in_flight = args.folder.in_work(app);
         let scans = app
-            .fan_out
+            .runner
             .admit_each(context, images, in_flight, async |found| {
                 let scan = scan(app, context, plan, &found).await;
                 (found.relative, scan)

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    pipeline::scan::Scan,
+    pipeline::core::scan::Scan,
     recognition::{
         libraries::{
             clustering::{check, settings},
@@ -155,7 +155,7 @@ impl FoundFaces {
         let progress = progress_bar(paths);
         let images = files::images(paths);
         let scans =
-            app.fan_out
+            app.runner
                 .admit_each(context, images, args.folder.in_work(app), async |found| {
                     let scan = scan(app, context, plan, &found).await;
                     (found.relative, scan)

@@ -19,9 +19,11 @@ use crate::{
     config::{Config, Provenance},
     context::RequestContext,
     pipeline::{
-        answer::ErrorEntry,
-        embed_image::ImageEmbeddingPlan,
-        options::{ScanKind, ScanPlan},
+        operations::{
+            embed_image::ImageEmbeddingPlan,
+            scan::{kind::ScanKind, plan::ScanPlan},
+        },
+        results::ErrorEntry,
     },
 };
 use file::{Ending, VectorFile};
@@ -137,7 +139,7 @@ async fn embed_all(
     let images = files::images(&args.scan.paths);
     let in_flight = in_work(app, args.scan.jobs);
     let results = app
-        .fan_out
+        .runner
         .admit_each(context, images, in_flight, async |found| {
             let vectors = vectors_of(app, context, &found, plan).await;
             (found, vectors)
@@ -169,16 +171,16 @@ async fn vectors_of(
     plan: &Plan,
 ) -> Result<Vec<Vector>, ErrorEntry> {
     let image = read(app, found).await?;
-    let fan_out = &app.fan_out;
+    let runner = &app.runner;
     Ok(match plan {
         Plan::Faces(options) => {
-            let scanned = fan_out.run_one(context, image, options.as_ref()).await;
+            let scanned = runner.run(context, image, options.as_ref()).await;
             let scan = scanned.map_err(ErrorEntry::in_full)?.result;
             let faces = scan.faces.into_iter().enumerate();
             faces.filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
-            let output = fan_out.run_one(context, image, plan).await;
+            let output = runner.run(context, image, plan).await;
             let embedded = output.map_err(ErrorEntry::in_full)?.result;
             let vector = embedded.embedding.map(Vector::of_image);
             vector.into_iter().collect()

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     app::App,
     config::{Config, Provenance},
-    pipeline::preprocess::RowJob,
+    pipeline::models::row_job::RowJob,
 };
 use differences::Differences;
 use facescan_imaging::{

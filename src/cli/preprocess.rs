@@ -22,8 +22,8 @@ use crate::{
     app::App,
     config::{Config, Dtype, Provenance},
     pipeline::{
-        answer::ErrorEntry,
-        preprocess::{PreprocessPlan, PreprocessRequest},
+        operations::preprocess::{PreprocessPlan, PreprocessRequest},
+        results::ErrorEntry,
     },
     preprocessor::Preprocessor,
 };

@@ -22,8 +22,14 @@ use crate::{
     context::RequestContext,
     http::error::ApiError,
     pipeline::{
-        answer::ErrorEntry,
-        process::{Method, ProcessPlan, ProcessRequest, ProcessedFormat, Step, StepReport},
+        operations::process::{
+            format::ProcessedFormat,
+            plan::ProcessPlan,
+            request::ProcessRequest,
+            result::StepReport,
+            step::{Method, Step},
+        },
+        results::ErrorEntry,
     },
 };
 
@@ -175,7 +181,7 @@ async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Re
     let images = files::images(&files.paths);
     let in_flight = in_work(app, files.jobs);
     let results = app
-        .fan_out
+        .runner
         .admit_each(context, images, in_flight, async |found| {
             let outcome = process_file(app, context, &found, &files.out, plan).await;
             (found, outcome)
@@ -209,8 +215,8 @@ async fn process_file(
 ) -> Result<Outcome, ErrorEntry> {
     let image = read(app, found).await?;
     let processed = app
-        .fan_out
-        .run_one(context, image, &plan.with_new_budget())
+        .runner
+        .run(context, image, &plan.with_new_budget())
         .await
         .map_err(ErrorEntry::in_full)?;
     let images = processed.result.processed;

@@ -20,10 +20,9 @@ use crate::{
     context::RequestContext,
     ingest::intake::LoadedImage,
     pipeline::{
-        answer::{ErrorEntry, ImageResult, ScanResult},
-        options::{ScanKind, ScanPlan, ScanRequest},
-        run::RunOutput,
-        scan::Scan,
+        core::{run::RunOutput, scan::Scan},
+        operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+        results::{ErrorEntry, ImageResult, ScanResult},
     },
 };
 
@@ -183,7 +182,7 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
     let mut failed = 0;
     let images = files::images(&args.paths).enumerate();
     let results = app
-        .fan_out
+        .runner
         .admit_each(context, images, jobs, async |(index, found)| {
             let scanned = scan_file(app, context, &found, args.draw.as_deref(), options).await;
             (index, found, scanned)
@@ -212,8 +211,8 @@ async fn scan_file(
     let image = read(app, found).await?;
     let bytes = drawings.map(|folder| (folder, image.bytes.clone()));
     let scanned = app
-        .fan_out
-        .run_one(context, image, options)
+        .runner
+        .run(context, image, options)
         .await
         .map_err(ErrorEntry::in_full)?;
     if let Some((folder, bytes)) = bytes {

@@ -13,7 +13,7 @@ use crate::{
     app::App,
     config::{Config, DetSize, Provenance},
     context::RequestContext,
-    pipeline::scan::Scan,
+    pipeline::core::scan::Scan,
     recognition::{
         error::RecognitionError,
         verify::{Comparison, FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
@@ -136,6 +136,6 @@ pub(super) async fn scan(
 ) -> anyhow::Result<Scan> {
     let image = read(app, found).await;
     let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;
-    let scanned = app.fan_out.run_one(context, image, &plan.scan).await?;
+    let scanned = app.runner.run(context, image, &plan.scan).await?;
     Ok(scanned.result)
 }

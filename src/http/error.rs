@@ -14,8 +14,8 @@ use crate::{
     batches::{error::BatchError, worker::ItemError},
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
-        answer::ErrorEntry,
-        error::{InvalidOption, PipelineError, shorten},
+        core::error::{InvalidOption, PipelineError, shorten},
+        results::ErrorEntry,
     },
     recognition::{error::RecognitionError, index::IndexError},
     telemetry::causes::with_causes,

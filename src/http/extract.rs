@@ -31,10 +31,9 @@ use self::{
 };
 use crate::{
     context::RequestContext,
-    http::AppState,
-    http::error::ApiError,
+    http::{AppState, error::ApiError},
     ingest::{source::ImageInput, text::NUL},
-    pipeline::{
+    pipeline::core::{
         error::excerpt,
         options::{RequestOptions, from_tree},
     },
@@ -335,7 +334,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{config::DetSize, pipeline::options::ScanRequest};
+    use crate::{config::DetSize, pipeline::operations::scan::request::ScanRequest};
 
     fn read(query: &str) -> Result<ScanRequest, ApiError> {
         read_query(query)

@@ -51,6 +51,8 @@ pub struct LoadedImage {
     pub url: Option<String>,
     /// The encoded bytes.
     pub bytes: Bytes,
+    /// The sha256 of the bytes, if it is already computed.
+    pub hash: Option<[u8; 32]>,
     /// The duration of the fetch in milliseconds, with the wait for a reservation.
     pub fetch_ms: f64,
     /// The reservation of fetched bytes. Hold it as long as the bytes.
@@ -148,6 +150,7 @@ impl Intake {
             source_url: image.source_url,
             url: None,
             bytes: Bytes::new(),
+            hash: None,
             fetch_ms: 0.0,
             reservation: None,
         };

@@ -1,73 +1,33 @@
-//! The models of the registry that the pipeline runs, one file each.
+//! The models of the registry that the pipeline runs, one file each, and the input rows that they need.
 
 use std::{collections::BTreeMap, sync::Arc};
-
-use serde::Serialize;
-use serde_json::{Value, json};
-use utoipa::ToSchema;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::{
     device_task::{DeviceTask, Workload},
-    engine::Engine,
     registry::{ModelSpec, Role},
 };
+use serde_json::{Value, json};
 
-use crate::{config::Padding, pipeline::error::PipelineError};
-use crop_model::FaceModel;
-use detector::Detector;
-use embedder::Embedder;
-use encoder::Encoder;
+use self::{
+    crop_model::FaceModel,
+    detector::Detector,
+    embedder::Embedder,
+    encoder::Encoder,
+    loaded::LoadedModel,
+    used::{EmbedderUsed, ModelUsed, ModelsUsed},
+};
+use crate::{config::Padding, pipeline::core::error::PipelineError};
 
 pub mod crop_model;
 pub mod detector;
 pub mod embedder;
 pub mod encoder;
-
-/// The models that made an answer.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub struct ModelsUsed {
-    /// The model that found the faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detector: Option<ModelUsed>,
-    /// The model that made the vectors of faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub embedder: Option<EmbedderUsed>,
-    /// The model that made the vectors of whole images.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub encoder: Option<EmbedderUsed>,
-}
-
-/// A model without vectors, by id and content.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ModelUsed {
-    /// The id in the registry.
-    pub id: String,
-    /// The sha256 of the model file.
-    pub sha256: String,
-}
-
-/// An embedder, by id and contract.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct EmbedderUsed {
-    /// The id in the registry.
-    pub id: String,
-    /// The length of its vectors.
-    pub dim: usize,
-    /// The contract of its vectors. Vectors with different contracts cannot be compared.
-    pub contract: String,
-}
-
-/// A model with the engine that runs it.
-#[derive(Clone)]
-pub struct LoadedModel {
-    /// The entry of the registry.
-    pub spec: Arc<ModelSpec>,
-    /// The engine.
-    pub engine: Engine,
-    /// The engine of rows that take much longer than others on the CPU, if the model can have such rows.
-    pub long: Option<Engine>,
-}
+pub mod grader;
+pub mod loaded;
+pub mod preprocessing;
+pub mod row_job;
+pub mod used;
 
 /// The models in use. Cheap to clone.
 #[derive(Clone)]
@@ -108,13 +68,13 @@ impl Models {
         self.entries.values().map(|entry| entry.spec.as_ref())
     }
 
-    /// Checks that the models of `operations` are loaded.
+    /// Checks that the models of `tasks` are loaded.
     ///
     /// # Errors
     /// [`PipelineError::NoModel`] with the role of the first missing model.
-    pub fn check(&self, operations: &[DeviceTask]) -> Result<(), PipelineError> {
-        for operation in operations {
-            if let Workload::Model(role) = operation.workload()
+    pub fn check(&self, tasks: &[DeviceTask]) -> Result<(), PipelineError> {
+        for task in tasks {
+            if let Workload::Model(role) = task.workload()
                 && !self.entries.contains_key(&role)
             {
                 return Err(PipelineError::NoModel(role));
@@ -132,44 +92,65 @@ impl Models {
         encoder.ok_or(PipelineError::NoModel(Role::Encoder))
     }
 
-    /// Returns the model that `operation` runs on aligned crops. Returns `None` if it runs none.
-    pub fn of_face(&self, operation: DeviceTask) -> Option<&dyn FaceModel> {
-        match operation.workload() {
+    /// Returns the model that `task` runs on aligned crops. Returns `None` if it runs none.
+    pub fn of_face(&self, task: DeviceTask) -> Option<&dyn FaceModel> {
+        match task.workload() {
             Workload::Model(Role::Embedder) => Some(&self.embedder),
             Workload::Model(Role::Detector | Role::Encoder) | Workload::Graphs(_) => None,
         }
     }
 
-    /// Returns the operations that run a model on aligned crops, with their models.
-    pub fn of_faces(&self, operations: &[DeviceTask]) -> Vec<(DeviceTask, &dyn FaceModel)> {
-        let operations = operations.iter();
-        let models =
-            operations.filter_map(|&operation| Some((operation, self.of_face(operation)?)));
+    /// Returns the tasks that run a model on aligned crops, with their models.
+    pub fn of_faces(&self, tasks: &[DeviceTask]) -> Vec<(DeviceTask, &dyn FaceModel)> {
+        let models = tasks.iter();
+        let models = models.filter_map(|&task| Some((task, self.of_face(task)?)));
         models.collect()
     }
 
-    /// Returns the entry of the model that an operation runs. Returns `None` if it runs none.
-    fn entry_of(&self, operation: DeviceTask) -> Option<&Entry> {
-        match operation.workload() {
+    /// Returns the entry of the model that a task runs. Returns `None` if it runs none.
+    fn entry_of(&self, task: DeviceTask) -> Option<&Entry> {
+        match task.workload() {
             Workload::Model(role) => self.entries.get(&role),
             Workload::Graphs(_) => None,
         }
     }
 
-    /// Returns the model that computes the vectors of `operation`. Returns `None` if it computes none.
-    pub fn embedder_used(&self, operation: DeviceTask) -> Option<EmbedderUsed> {
-        let entry = self.entry_of(operation)?;
+    /// Returns the first of `tasks` that computes vectors.
+    pub fn vector_task(tasks: &[DeviceTask]) -> Option<DeviceTask> {
+        let mut tasks = tasks.iter().copied();
+        tasks.find(|task| matches!(task.workload(), Workload::Model(role) if role.has_vector()))
+    }
+
+    /// Returns the precision of a vector that `task` computes now. Returns `None` if it computes none, or if a remote server
+    /// runs the model.
+    pub fn current_precision(&self, task: DeviceTask) -> Option<NumericPrecision> {
+        match task.workload() {
+            Workload::Model(Role::Embedder) => self.embedder.current_precision(),
+            Workload::Model(Role::Encoder) => self.encoder.as_ref()?.current_precision(),
+            Workload::Model(Role::Detector) | Workload::Graphs(_) => None,
+        }
+    }
+
+    /// Returns the length of the vectors that `tasks` compute, or 0 if they compute none.
+    pub fn vector_len(&self, tasks: &[DeviceTask]) -> usize {
+        let entry = Self::vector_task(tasks).and_then(|task| self.entry_of(task));
+        entry.and_then(|entry| entry.spec.dim).unwrap_or(0)
+    }
+
+    /// Returns the model that computes the vectors of `task`. Returns `None` if it computes none.
+    pub fn embedder_used(&self, task: DeviceTask) -> Option<EmbedderUsed> {
+        let entry = self.entry_of(task)?;
         entry
             .spec
             .role
             .has_vector()
-            .then(|| EmbedderUsed::new(entry))
+            .then(|| EmbedderUsed::new(&entry.spec, &entry.contract))
     }
 
-    /// Returns what decides the results of an operation's model, for scan keys. `precision` is the precision of vectors.
-    /// Returns null if the operation runs no model.
-    pub fn key(&self, operation: DeviceTask, precision: Option<NumericPrecision>) -> Value {
-        let Some(Entry { spec, contract }) = self.entry_of(operation) else {
+    /// Returns what decides the results of a task's model, for scan keys. `precision` is the precision of vectors.
+    /// Returns null if the task runs no model.
+    pub fn key(&self, task: DeviceTask, precision: Option<NumericPrecision>) -> Value {
+        let Some(Entry { spec, contract }) = self.entry_of(task) else {
             return Value::Null;
         };
         match spec.role.has_vector() {
@@ -178,35 +159,20 @@ impl Models {
         }
     }
 
-    /// Returns the models of an answer that used `operations`.
-    pub fn used(&self, operations: &[DeviceTask]) -> ModelsUsed {
-        let entry = |operation| {
-            let is_used = operations.contains(&operation);
-            is_used.then(|| self.entry_of(operation)).flatten()
+    /// Returns the models of a response that used `tasks`.
+    pub fn used(&self, tasks: &[DeviceTask]) -> ModelsUsed {
+        let entry = |task| {
+            let is_used = tasks.contains(&task);
+            is_used.then(|| self.entry_of(task)).flatten()
+        };
+        let embedder = |task| {
+            let entry: Option<&Entry> = entry(task);
+            entry.map(|entry| EmbedderUsed::new(&entry.spec, &entry.contract))
         };
         ModelsUsed {
-            detector: entry(DeviceTask::FaceDetection).map(ModelUsed::new),
-            embedder: entry(DeviceTask::FaceEmbedding).map(EmbedderUsed::new),
-            encoder: entry(DeviceTask::ImageEmbedding).map(EmbedderUsed::new),
-        }
-    }
-}
-
-impl ModelUsed {
-    fn new(Entry { spec, .. }: &Entry) -> Self {
-        Self {
-            id: spec.id.clone(),
-            sha256: spec.sha256.clone(),
-        }
-    }
-}
-
-impl EmbedderUsed {
-    fn new(Entry { spec, contract }: &Entry) -> Self {
-        Self {
-            id: spec.id.clone(),
-            dim: spec.dim.unwrap_or(0),
-            contract: contract.as_ref().to_owned(),
+            detector: entry(DeviceTask::FaceDetection).map(|entry| ModelUsed::new(&entry.spec)),
+            embedder: embedder(DeviceTask::FaceEmbedding),
+            encoder: embedder(DeviceTask::ImageEmbedding),
         }
     }
 }

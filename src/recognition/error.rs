@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{index::IndexError, verify::Side};
 use crate::{
     audit::AuditError,
-    pipeline::error::{InvalidOption, PipelineError},
+    pipeline::core::error::{InvalidOption, PipelineError},
 };
 
 /// Faces cannot be compared, enrolled or searched for.

@@ -18,7 +18,7 @@ use super::{
     collections::{Collections, key},
     error::RecognitionError,
 };
-use crate::{audit::AuditEvent, context::RequestContext, pipeline::error::InvalidOption};
+use crate::{audit::AuditEvent, context::RequestContext, pipeline::core::error::InvalidOption};
 
 /// The libraries of all tenants. Cheap to clone.
 #[derive(Clone)]

@@ -16,11 +16,12 @@ use crate::{
     admission::Priority,
     config::{Config, DetSize},
     pipeline::{
-        error::{InvalidOption, PipelineError},
-        faces::Face,
-        models::embedder::cosine,
-        options::{RequestOptions, ScanKind, ScanPlan, ScanRequest},
-        scan::Scan,
+        core::{
+            error::{InvalidOption, PipelineError},
+            options::RequestOptions,
+            scan::{Face, Scan, cosine},
+        },
+        operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
     },
 };
 
@@ -126,7 +127,7 @@ pub struct VerifyRequest {
     /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
     /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    #[schema(schema_with = crate::pipeline::core::options::schema::det_size)]
     pub det_size: Option<DetSize>,
     /// Whether the images are aligned 112×112 crops. They are not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,12 +10,13 @@ use std::{
 };
 
 use facescan::{
+    ingest::source::ImageInput,
     pipeline::{
         Pipeline,
-        models::{LoadedModel, embedder::Embedder},
-        options::{ScanKind, ScanPlan, ScanRequest},
-        scan::Scan,
-        stored::StoredScans,
+        core::scan::Scan,
+        models::{embedder::Embedder, loaded::LoadedModel},
+        operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+        runner::Runner,
     },
     telemetry::metrics::Metrics,
 };
@@ -94,13 +95,14 @@ fn embedding(app: &TestApp) -> ScanPlan {
 }
 
 async fn scan(app: &TestApp, pipeline: &Pipeline, options: &ScanPlan) -> Scan {
-    let scans = StoredScans {
+    let runner = Runner {
         pipeline: pipeline.clone(),
-        store: app.app.store.clone(),
+        ..app.app.runner.clone()
     };
     let context = app.app.run_context();
-    let image = image_file("t1.jpg");
-    let scanned = scans.run(&context, image, options).await;
+    let image = ImageInput::from_bytes(image_file("t1.jpg"));
+    let image = runner.load(&context, image).await.unwrap();
+    let scanned = runner.run(&context, image, options).await;
     scanned.unwrap().result
 }
 

@@ -11,7 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use facescan::{
     config::{Config, Sources},
-    pipeline::preprocess::PreprocessRequest,
+    pipeline::operations::preprocess::PreprocessRequest,
     preprocessor::{Preprocessor, Source},
 };
 use facescan_imaging::{

@@ -13,7 +13,7 @@ use std::{
 use clap::Args;
 use facescan::{
     cli::bench::images::{Image, load_images},
-    pipeline::options::ScanKind,
+    pipeline::operations::scan::kind::ScanKind,
 };
 use serde::Serialize;
 use serde_json::Value;

@@ -71,8 +71,8 @@ impl DeviceRun {
 /// The outcome of an operation's toggle at startup.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The operation.
-    pub operation: DeviceTask,
+    /// The device task.
+    pub task: DeviceTask,
     /// The requested device, such as `cuda:0`, or `cpu`.
     pub requested: String,
     /// The device that passed the self-test, with its current state, or the reason why there is none.
@@ -221,19 +221,19 @@ impl Devices {
     pub fn iter(&self) -> impl Iterator<Item = (DeviceTask, DeviceState)> {
         self.assignments
             .iter()
-            .map(|assignment| (assignment.operation, assignment.state()))
+            .map(|assignment| (assignment.task, assignment.state()))
     }
 
     /// Returns the outcome of an operation's toggle at startup.
-    pub fn assignment(&self, operation: DeviceTask) -> Option<&Assignment> {
+    pub fn assignment(&self, task: DeviceTask) -> Option<&Assignment> {
         self.assignments
             .iter()
-            .find(|assignment| assignment.operation == operation)
+            .find(|assignment| assignment.task == task)
     }
 
     /// Returns the provider that runs an operation's model on the CPU.
-    pub fn cpu_placement(&self, operation: DeviceTask) -> DevicePlacement {
-        self.assignment(operation)
+    pub fn cpu_placement(&self, task: DeviceTask) -> DevicePlacement {
+        self.assignment(task)
             .map_or(DevicePlacement::CPU, |assignment| assignment.cpu)
     }
 
@@ -268,7 +268,7 @@ impl Devices {
             operations: self
                 .assignments
                 .iter()
-                .map(|assignment| (assignment.operation.name(), assignment.report(now)))
+                .map(|assignment| (assignment.task.name(), assignment.report(now)))
                 .collect(),
             preprocessing: PreprocessingReport {
                 device: preprocessing.report(now),
@@ -291,7 +291,7 @@ impl Devices {
             };
             let device = self.hardware.of(active.placement);
             tracing::info!(
-                operation = assignment.operation.name(),
+                operation = assignment.task.name(),
                 backend = active.placement.provider.name(),
                 device = %active.placement,
                 name = device.name,

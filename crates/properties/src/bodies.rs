@@ -11,8 +11,8 @@ use facescan::{
     },
     ingest::source::{Content, ImageInput},
     pipeline::{
-        options::{RequestOptions, ScanRequest},
-        process::ProcessRequest,
+        core::options::RequestOptions,
+        operations::{process::request::ProcessRequest, scan::request::ScanRequest},
     },
 };
 use serde::de::DeserializeOwned;

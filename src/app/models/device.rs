@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::pipeline::preprocess::RowJob;
+use crate::pipeline::models::row_job::RowJob;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     breaker::BreakerSettings,
@@ -167,13 +167,13 @@ impl Loader<'_> {
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let devices = &self.config.devices;
         // One session for each model and for each graph.
-        let sessions_of = |operation: DeviceTask| match operation.workload() {
+        let sessions_of = |task: DeviceTask| match task.workload() {
             Workload::Model(role) => usize::from(self.runs_here(role)),
             Workload::Graphs(work) => work.graphs().len(),
         };
         let models: usize = DeviceTask::ALL
             .into_iter()
-            .filter(|operation| devices.requested(*operation).is_some())
+            .filter(|task| devices.requested(*task).is_some())
             .map(sessions_of)
             .sum();
         let preprocessing = match self.asked_for_preprocessing() {

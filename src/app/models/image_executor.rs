@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Loader;
 use crate::{
     config::Platform,
-    pipeline::preprocess::{Preprocessing, RowJob},
+    pipeline::models::{preprocessing::Preprocessing, row_job::RowJob},
 };
 use facescan_inference::{
     accelerator::Accelerator,
@@ -22,26 +22,26 @@ impl Loader<'_> {
     /// probe.
     pub fn load_executor(
         &self,
-        operation: DeviceTask,
+        task: DeviceTask,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
-        self.load_executor_on(operation, self.config.devices.requested(operation), probe)
+        self.load_executor_on(task, self.config.devices.requested(task), probe)
     }
 
     fn load_executor_on(
         &self,
-        operation: DeviceTask,
+        task: DeviceTask,
         asked: Option<(Accelerator, u32)>,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
-        let (device, assignment) = self.assign_to(operation, asked, |candidates, index| {
-            let name = operation.name();
+        let (device, assignment) = self.assign_to(task, asked, |candidates, index| {
+            let name = task.name();
             let precisions = &[Precision::Full];
             self.on_device(name, (candidates, index), precisions, |placement| {
-                self.image_device_at(operation, placement, &probe)
+                self.image_device_at(task, placement, &probe)
             })
         });
-        let metrics = self.metrics.engine(operation.name());
+        let metrics = self.metrics.engine(task.name());
         let executor = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
         (executor, assignment)
     }
@@ -64,11 +64,11 @@ impl Loader<'_> {
     /// Returns an error if `preprocess.strict` is set and the platform is missing.
     pub fn load_preprocessing(&self) -> anyhow::Result<Preprocessing> {
         let (settings, devices) = (&self.config.preprocess, &self.config.devices);
-        let operation = DeviceTask::ImageProcessing;
-        let (backend, _) = devices.accelerator(operation);
+        let task = DeviceTask::ImageProcessing;
+        let (backend, _) = devices.accelerator(task);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
-        let (executor, mut assignment) = self.load_executor_on(operation, asked, probe);
+        let (executor, mut assignment) = self.load_executor_on(task, asked, probe);
         let refused = match settings.requested_platform() {
             Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
@@ -104,7 +104,7 @@ impl Loader<'_> {
 
     fn image_device_at(
         &self,
-        operation: DeviceTask,
+        task: DeviceTask,
         placement: DevicePlacement,
         probe: &HealthProbe,
     ) -> Result<(ImageDevice, Proof), String> {
@@ -121,7 +121,7 @@ impl Loader<'_> {
             .map_err(|failure| failure.detail)?;
         self.check_nodes(placement, &proof)?;
         tracing::info!(
-            operation = operation.name(), backend = self.backend.name(), device = %placement,
+            operation = task.name(), backend = self.backend.name(), device = %placement,
             cosine = proof.cosine, nodes = ?proof.nodes, "graphs loaded"
         );
         let device = ImageDevice {

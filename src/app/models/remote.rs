@@ -12,7 +12,7 @@ use anyhow::Context;
 use tokio::runtime::Handle;
 
 use super::{Loaded, Loader, OnDevice};
-use crate::{config::Config, pipeline::models::LoadedModel, telemetry::metrics::Metrics};
+use crate::{config::Config, pipeline::models::loaded::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
 use facescan_inference::{
     backend::{
@@ -166,7 +166,7 @@ impl Loader<'_> {
         &self,
         spec: &ModelSpec,
         connected: Connected,
-        operation: DeviceTask,
+        task: DeviceTask,
     ) -> Loaded {
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);
@@ -187,7 +187,7 @@ impl Loader<'_> {
             must_be_finite: false,
         };
         let assignment = Assignment {
-            operation,
+            task,
             requested: PLACEMENT.to_string(),
             device: Ok(parts.active(connected.proof)),
             cpu: DevicePlacement::CPU,
@@ -205,10 +205,9 @@ impl Loader<'_> {
             usual_row_len: spec.input.row_shape().iter().product(),
             pool: Arc::clone(self.pool),
             clock: Arc::clone(self.clock),
-            metrics: self.metrics.engine(operation.name()),
+            metrics: self.metrics.engine(task.name()),
         });
-        self.metrics
-            .watch_queue(operation.name(), engine.queue_depth());
+        self.metrics.watch_queue(task.name(), engine.queue_depth());
         let spec = Arc::new(spec.clone());
         Loaded {
             model: LoadedModel {

@@ -5,11 +5,13 @@ use facescan_inference::registry::Thresholds;
 use crate::{
     config::Config,
     pipeline::{
-        embed_image::ImageEmbeddingPlan,
-        enhance::{EnhancePlan, EnhanceRequest},
-        error::PipelineError,
-        options::{DetectOptions, ScanPlan, ScanRequest},
-        process::{ProcessPlan, ProcessRequest},
+        core::{error::PipelineError, options::DetectOptions},
+        operations::{
+            embed_image::ImageEmbeddingPlan,
+            enhance::{plan::EnhancePlan, request::EnhanceRequest},
+            process::{plan::ProcessPlan, request::ProcessRequest},
+            scan::{plan::ScanPlan, request::ScanRequest},
+        },
     },
 };
 

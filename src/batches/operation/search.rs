@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     config::Config,
-    pipeline::{error::PipelineError, options::from_tree, stored::to_value},
+    pipeline::core::{error::PipelineError, json::to_value, options::from_tree},
     recognition::{
         collections::search::{SearchPlan, SearchRequest},
         verify::VerifyPlan,

@@ -8,7 +8,10 @@ use uuid::Uuid;
 use super::{FilesResult, ItemAnswer, ItemErrorAnswer, ItemsPage, ResultFormat, Scans};
 use crate::{
     batches::operation::BatchPlan,
-    pipeline::{answer::ScanResult, embed_image::ImageEmbeddingResult, scan::Scan},
+    pipeline::{
+        core::scan::Scan,
+        results::{ScanResult, embed_image::ImageEmbeddingResult},
+    },
     recognition::collections::candidates::FoundCandidates,
 };
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value};
 
-use crate::pipeline::{scan::ContentHash, stored::hash_from_hex};
+use crate::pipeline::core::image_file::{ContentHash, hash_from_hex};
 
 /// The field with the only file of an enhancement.
 const ENHANCED: &str = "enhanced";

@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use crate::{
     ingest::{error::IngestError, fetch::FetchError, intake::Intake},
-    pipeline::{
+    pipeline::core::{
         error::{InvalidOption, PipelineError},
+        image_file::{ContentHash, content_hash},
         options::{source_text, source_url_text},
-        scan::{ContentHash, content_hash},
     },
 };
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{BatchHead, EntryError, entry::CheckedEntry};
-use crate::pipeline::scan::hex;
+use crate::pipeline::core::image_file::hex;
 
 /// The maximum number of refused entries that an answer lists.
 const MAX_LISTED: usize = 1000;

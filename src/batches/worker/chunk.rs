@@ -15,7 +15,7 @@ use crate::{
     admission::Priority,
     batches::{operation::BatchPlan, running::RunningChunk},
     context::{Principal, RequestContext, RequestId},
-    pipeline::error::PipelineError,
+    pipeline::core::error::PipelineError,
 };
 
 /// An item whose attempts all ended with the death of the worker.
@@ -105,7 +105,7 @@ impl<'a> ChunkRun<'a> {
     /// Resolves the stored options. They were checked when the batch was submitted.
     fn plan(&self) -> Result<BatchPlan, PipelineError> {
         let batches = &self.worker.batches;
-        let pipeline = &batches.fan_out.scans.pipeline;
+        let pipeline = &batches.runner.pipeline;
         let chunk = &self.chunk;
         BatchPlan::of_stored(&chunk.operation, &chunk.options, &batches.config, pipeline)
     }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     batches::{
         Batches,
-        operation::{BatchPlan, BatchSearchPlan},
+        operation::{BatchPlan, BatchSearchPlan, with_plan},
         payloads::{ObjectKind, ObjectOwner, PayloadError},
     },
     context::RequestContext,
@@ -20,12 +20,15 @@ use crate::{
         source::{Content, ImageInput},
     },
     pipeline::{
-        enhance::EnhanceResult,
-        error::PipelineError,
-        process::ProcessResult,
-        run::RunOutput,
-        scan::{ContentHash, content_hash, hex},
-        stored::{FoundScan, StoredPlan, to_value},
+        core::{
+            error::PipelineError,
+            image_file::{ContentHash, content_hash, hex},
+            json::to_value,
+            run::RunOutput,
+        },
+        operations::{enhance::result::EnhanceResult, process::result::ProcessResult},
+        plan::Plan,
+        runner::{Saving, StoredScan},
     },
     recognition::{collections::candidates::StoredSearch, error::RecognitionError},
 };
@@ -188,16 +191,10 @@ impl ItemRunner<'_> {
             .filter(|item| !item.has_source())
             .filter_map(|item| item.payload)
             .collect();
-        let scans = &self.batches.fan_out.scans;
-        let found = match self.plan {
-            BatchPlan::Scan(plan) if plan.storage.cache => {
-                scans.known(self.context, plan.as_ref(), &hashes).await
-            }
-            BatchPlan::ImageEmbedding(plan) if plan.storage.cache => {
-                scans.known(self.context, plan.as_ref(), &hashes).await
-            }
-            _ => return KnownResults::default(),
-        };
+        let runner = &self.batches.runner;
+        let found = with_plan!(self.plan, plan => {
+            runner.find_cached(self.context, plan, &hashes).await
+        });
         match found {
             Ok(found) => KnownResults(found.into_iter().collect()),
             Err(error) => {
@@ -220,9 +217,9 @@ impl ItemRunner<'_> {
 
     /// Loads the image of an item and runs the plan, within the time limit of an item.
     pub(super) async fn run(&self, item: &LeasedItem) -> ItemEnd {
-        let fan_out = &self.batches.fan_out;
+        let runner = &self.batches.runner;
         let tenant = &self.context.principal.tenant;
-        let admission = &fan_out.admission;
+        let admission = &runner.admission;
         let _admitted = admission.admit(tenant, self.context.priority, 1).await;
         let limit = self.batches.config.batches.item_timeout();
         let context = RequestContext {
@@ -298,14 +295,14 @@ impl ItemRunner<'_> {
             BatchPlan::Scan(plan) => self.scan(plan.as_ref(), image).await,
             BatchPlan::ImageEmbedding(plan) => self.scan(plan.as_ref(), image).await,
             BatchPlan::Enhance(plan) => {
-                let fan_out = &self.batches.fan_out;
-                let output = fan_out.run_one(self.context, image, plan.as_ref()).await?;
+                let runner = &self.batches.runner;
+                let output = runner.run(self.context, image, plan.as_ref()).await?;
                 self.enhanced(output).await
             }
             BatchPlan::Process(plan) => {
-                let fan_out = &self.batches.fan_out;
+                let runner = &self.batches.runner;
                 let plan = plan.with_new_budget();
-                let output = fan_out.run_one(self.context, image, &plan).await?;
+                let output = runner.run(self.context, image, &plan).await?;
                 self.processed(output).await
             }
             BatchPlan::Search(plan) => self.search(plan, image).await,
@@ -327,9 +324,7 @@ impl ItemRunner<'_> {
             source_url: item.source_url.clone(),
             content: Ok(content),
         };
-        let intake = &self.batches.fan_out.intake;
-        let loaded = intake.load(input, self.context.into()).await;
-        Ok(loaded.map_err(PipelineError::from)?)
+        Ok(self.batches.runner.load(self.context, input).await?)
     }
 
     fn owner(&self) -> ObjectOwner<'_> {
@@ -339,23 +334,21 @@ impl ItemRunner<'_> {
         }
     }
 
-    async fn scan<P: StoredPlan>(
-        &self,
-        plan: &P,
-        mut image: LoadedImage,
-    ) -> Result<ItemEnd, RunError> {
-        // Fetched bytes keep their share of the byte budget until there is a result.
-        let _reservation = image.reservation.take();
-        let plan = plan.for_image(image.source, image.source_url, image.url)?;
-        let scans = &self.batches.fan_out.scans;
-        let found = scans.find_or_run(self.context, image.bytes, &plan).await?;
-        let scan = match found {
-            FoundScan::Stored { id, .. } => ScanOutcome::Cached(id),
-            FoundScan::New { output, rows } => {
-                let metrics = &scans.pipeline.metrics;
-                metrics.staged(output.run.timings.stages());
+    /// Finds or makes the scan of an image. The transaction that finishes the item saves a new one.
+    async fn scan<P: Plan>(&self, plan: &P, image: LoadedImage) -> Result<ItemEnd, RunError> {
+        let runner = &self.batches.runner;
+        let ran = runner
+            .find_or_run(self.context, image, plan, Saving::ByCaller)
+            .await?;
+        let scan = match ran.scan {
+            Some(StoredScan::Found(id)) => ScanOutcome::Cached(id),
+            Some(StoredScan::New(rows)) => {
                 facescan_store::check_scan(&rows).map_err(PipelineError::from)?;
                 ScanOutcome::New(rows)
+            }
+            Some(StoredScan::Saved) | None => {
+                let detail = "the plan of the batch does not store its results";
+                return Err(PipelineError::UnexpectedOutput(detail.to_owned()).into());
             }
         };
         Ok(ItemEnd::Done {
@@ -391,12 +384,12 @@ impl ItemRunner<'_> {
         image: LoadedImage,
     ) -> Result<ItemEnd, RunError> {
         let Batches {
-            fan_out,
+            runner,
             collections,
             ..
         } = self.batches;
-        let scanned = fan_out.run_one(self.context, image, &plan.image.scan);
-        let contract = &fan_out.scans.pipeline.models.embedder.contract;
+        let scanned = runner.run(self.context, image, &plan.image.scan);
+        let contract = &runner.pipeline.models.embedder.contract;
         let vector = plan.image.face_to_search(contract, scanned.await?.result)?;
         let collection = collections.of(self.context, plan.collection).await?;
         let wanted = (slice::from_ref(&vector), &plan.search);
@@ -413,7 +406,7 @@ impl ItemRunner<'_> {
     /// Writes an image that the operation made. Returns its hash, which stands for the image in the stored result.
     async fn store(&self, data: Bytes) -> Result<Value, RunError> {
         let hashed = data.clone();
-        let pool = &self.batches.fan_out.scans.pipeline.pool;
+        let pool = &self.batches.runner.pipeline.pool;
         let hash = pool
             .run(Stage::Begin, move || content_hash(&hashed))
             .await

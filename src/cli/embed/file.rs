@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::record::{FacePlace, Record};
 use crate::{
     cli::preprocess::{HEAD, beside},
-    pipeline::answer::ErrorEntry,
+    pipeline::results::ErrorEntry,
 };
 use facescan_imaging::{npy, precision::NumericPrecision};
 use parquet::ParquetFile;

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::pipeline::{answer::ErrorEntry, faces::Face, models::embedder::Embedding};
+use crate::pipeline::{
+    core::scan::{Embedding, Face},
+    results::ErrorEntry,
+};
 
 /// A vector and its subject.
 #[derive(Debug, PartialEq)]

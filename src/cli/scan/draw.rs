@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     http::error::ApiError,
-    pipeline::{Pipeline, faces::Face},
+    pipeline::{Pipeline, core::scan::Face},
 };
 use facescan_imaging::{
     decode::decode,

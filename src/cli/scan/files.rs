@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::{pipeline::answer::ErrorEntry, preprocessor::Source};
+use crate::{pipeline::results::ErrorEntry, preprocessor::Source};
 
 /// The file extensions of the accepted formats.
 const ENDINGS: [&str; 10] = [

@@ -30,7 +30,7 @@ use crate::{
         submission::{BatchHead, EntryContent, EntryError, ItemEntry},
     },
     http::{AppState, error::ApiError},
-    pipeline::options::from_tree,
+    pipeline::core::options::from_tree,
 };
 
 /// The bytes that are held at a time of a body that is read in lines.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     context::RequestContext,
     http::{AppState, error::ApiError},
-    pipeline::error::excerpt,
+    pipeline::core::error::excerpt,
 };
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.

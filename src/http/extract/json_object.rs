@@ -12,7 +12,7 @@ use super::{arriving, body_reader::body};
 use crate::{
     http::{AppState, error::ApiError},
     ingest::text::NUL,
-    pipeline::error::excerpt,
+    pipeline::core::error::excerpt,
 };
 
 /// The maximum length of a body, in bytes.

@@ -17,7 +17,7 @@ use crate::{
     context::RequestContext,
     http::{AppState, error::ApiError},
     ingest::source::ImageInput,
-    pipeline::options::RequestOptions,
+    pipeline::core::options::RequestOptions,
     recognition::verify::{Side, VerifyRequest},
 };
 

@@ -6,8 +6,9 @@ use super::run::{PlanRun, WriteOn};
 use crate::{
     http::{AppState, error::ApiError, extract::ImageRequest, respond::Accepted},
     pipeline::{
-        embed_image::{ImageEmbeddingPlan, ImageEmbeddingResult},
-        options::ScanRequest,
+        operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanRequest},
+        plan::Plan as _,
+        results::embed_image::ImageEmbeddingResult,
     },
 };
 
@@ -25,17 +26,16 @@ pub(super) async fn embed_images(
         reservations: _reservations,
         ..
     } = request;
-    let plan = &ImageEmbeddingPlan::resolve(options, &state.config)?;
     let run = PlanRun {
         state,
         context: &context,
-        plan,
+        plan: ImageEmbeddingPlan::resolve(options, &state.config)?,
     };
     let results = run
         .results(images)
         .await?
-        .map(|embedded| ImageEmbeddingResult::new(embedded, plan));
-    let dim = state.pipeline.models.encoder()?.dim;
+        .map(|embedded| ImageEmbeddingResult::new(embedded, &run.plan));
+    let dim = state.pipeline.models.vector_len(&run.plan.tasks());
     let write_on = WriteOn::for_vectors(results.entries.len(), dim);
     run.respond(Accepted::structured(headers), results, write_on)
         .await

@@ -12,14 +12,14 @@ use super::{
     single_image,
 };
 use crate::{
-    http::error::ApiError,
     http::{
         AppState,
+        error::ApiError,
         extract::ImageRequest,
         openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
         respond::{Accepted, header_value},
     },
-    pipeline::enhance::{EnhanceRequest, EnhanceResult},
+    pipeline::operations::enhance::{request::EnhanceRequest, result::EnhanceResult},
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
@@ -67,7 +67,7 @@ pub async fn enhance(
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan: &plan,
+        plan,
     };
     let results = run.results(images).await?;
     if is_single && let Some(result) = results.succeeded().next() {

@@ -30,7 +30,13 @@ use crate::{
         },
         respond::respond_small,
     },
-    pipeline::{answer::ErrorEntry, faces::Face, options::RequestOptions, scan::Scan},
+    pipeline::{
+        core::{
+            options::RequestOptions,
+            scan::{Face, Scan},
+        },
+        results::ErrorEntry,
+    },
     recognition::{
         collections::{
             enrol::{EnrolOutcome, EnrolTarget, FaceToEnrol, Rejection},
@@ -73,7 +79,7 @@ pub struct EnrolRequest {
     /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
     /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    #[schema(schema_with = crate::pipeline::core::options::schema::det_size)]
     pub det_size: Option<DetSize>,
     /// Whether the images are aligned 112×112 crops. They are not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]

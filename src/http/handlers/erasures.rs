@@ -27,7 +27,7 @@ use crate::{
         openapi::failures::{ErasureFailures, StoredFailures},
         respond::{Accepted, respond_small},
     },
-    pipeline::options::source_text,
+    pipeline::core::options::source_text,
 };
 
 /// How long a request waits for its erasure. The erasure goes on afterwards.

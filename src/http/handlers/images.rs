@@ -17,14 +17,14 @@ use crate::{
     admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     context::RequestContext,
-    http::error::ApiError,
     http::{
         AppState,
+        error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
         openapi::failures::{ListFailures, StoredFailures},
         respond::{Accepted, respond},
     },
-    pipeline::{faces::FaceResults, options::source_text, scan::hex},
+    pipeline::core::{image_file::hex, options::source_text, scan::FaceResults},
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{

@@ -10,7 +10,7 @@ use crate::{
     context::{RequestContext, scope::Scope},
     http::{AppState, error::ApiError, extract::face_input::FaceInput},
     ingest::source::ImageInput,
-    pipeline::{error::PipelineError, scan::Scan},
+    pipeline::core::{error::PipelineError, scan::Scan},
     recognition::{
         error::RecognitionError,
         verify::{FaceVector, VerifyPlan},
@@ -72,10 +72,9 @@ impl NamedFaces<'_> {
         let run = PlanRun {
             state: self.state,
             context: self.context,
-            plan: &self.plan.scan,
+            plan: self.plan.scan.clone(),
         };
-        let outcomes = run.outcomes(images).await?;
-        run.record(self.action, &outcomes).await?;
+        let outcomes = run.outcomes(images, self.action).await?;
         let scans = outcomes.into_iter().map(|outcome| outcome.output);
         Ok(scans.map(|output| output.map(|run| run.result)).collect())
     }

@@ -16,20 +16,23 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::run::{PlanRun, RequestResults};
 use crate::{
     config::Dtype,
-    http::error::ApiError,
     http::{
         AppState,
+        error::ApiError,
         extract::{ImageRequest, admitted::RequestReservations},
         openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
         respond::{Accepted, header_value, respond},
     },
     pipeline::{
         Pipeline,
-        answer::{ErrorEntry, Outcome, Timings},
-        base64_text,
-        fan_out::ImageOperation as _,
-        preprocess::{PREPROCESSING, PreprocessPlan, PreprocessRequest, Row},
-        run::DevicesUsed,
+        core::{
+            base64_text,
+            run::{DevicesUsed, Timings},
+        },
+        models::preprocessing::PREPROCESSING,
+        operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
+        plan::Plan as _,
+        results::{ErrorEntry, Outcome},
     },
 };
 use facescan_imaging::{
@@ -132,9 +135,10 @@ pub async fn preprocess(
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan: &plan,
+        plan,
     };
     let results = run.results(images).await?;
+    let plan = &run.plan;
     let times = results.times()?;
     let batch = Batch::of(results);
     let device = batch.device(pipeline);
@@ -147,7 +151,7 @@ pub async fn preprocess(
         (VARY, HeaderValue::from_static("accept")),
     ];
     let response = match Accepted::tensors(&headers) {
-        Accepted::Parts => batch.parts(&plan, reservations)?,
+        Accepted::Parts => batch.parts(plan, reservations)?,
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
             let answer = PreprocessAnswer {
                 request_id: context.id.to_string(),
@@ -159,7 +163,7 @@ pub async fn preprocess(
                 mode: plan.preprocess.mode,
                 data_format: plan.preprocess.layout,
                 dtype: plan.dtype,
-                shape: batch.shape(&plan)?,
+                shape: batch.shape(plan)?,
                 index: batch.rows.iter().map(|row| row.index).collect(),
                 timings_ms: plan
                     .run
@@ -170,7 +174,7 @@ pub async fn preprocess(
             };
             respond(&context, accepted, answer).await?
         }
-        Accepted::Npy | Accepted::Image(_) => batch.file(&plan, reservations)?,
+        Accepted::Npy | Accepted::Image(_) => batch.file(plan, reservations)?,
     };
     Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
 }

@@ -14,17 +14,20 @@ use super::{
 use crate::{
     config::EnhancedFormat,
     context::RequestContext,
-    http::error::ApiError,
     http::{
         AppState,
+        error::ApiError,
         extract::ImageRequest,
         openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
         respond::Accepted,
     },
     ingest::source::ImageInput,
     pipeline::{
-        fan_out::ImageOperation,
-        process::{ProcessPlan, ProcessRequest, ProcessResult, ProcessedFormat},
+        operations::process::{
+            format::ProcessedFormat, plan::ProcessPlan, request::ProcessRequest,
+            result::ProcessResult,
+        },
+        plan::Plan,
     },
 };
 
@@ -73,7 +76,7 @@ pub async fn process(
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan: &plan,
+        plan,
     };
     let results = run.results(images).await?;
     if is_single && let Some(result) = results.succeeded().next() {
@@ -91,7 +94,7 @@ async fn load_masks(
 ) -> Result<ProcessPlan, ApiError> {
     let mut loaded = Vec::with_capacity(masks.len());
     for mask in masks {
-        loaded.push(state.fan_out.intake.try_load(mask, context.into()).await?);
+        loaded.push(state.runner.intake.try_load(mask, context.into()).await?);
     }
     let bytes = loaded.iter().map(|mask| mask.bytes.clone()).collect();
     Ok(state.pipeline.load_masks(context, plan, bytes).await?)

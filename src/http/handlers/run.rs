@@ -1,7 +1,7 @@
 //! Runs a plan on the images of a request and writes the answer. The image handlers share it.
 //!
 //! A result has these forms on its way: `RunOutput` (one image, with its timings) → `ImageOutcome` (with index and id) →
-//! `ImageResult` (an entry of the answer) → [`RequestResults`] (all images) → `Answer` (the body).
+//! `ImageResult` (an entry of the response) → [`RequestResults`] (all images) → `Answer` (the body).
 
 use axum::{
     http::{HeaderName, HeaderValue},
@@ -21,9 +21,10 @@ use crate::{
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
-        fan_out::{ImageOperation, ImageOutcome},
-        run::{DevicesUsed, ImageRun},
+        core::run::{DevicesUsed, ImageRun},
+        plan::Plan,
+        results::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
+        runner::ImageOutcome,
     },
     telemetry::causes::with_causes,
 };
@@ -41,7 +42,7 @@ pub struct RequestResults<T> {
     pub devices: DevicesUsed,
     /// The sum of the times that the images waited, in milliseconds.
     queue_ms: f64,
-    /// The sum of the times of [`Timings::inference`](crate::pipeline::answer::Timings::inference), in milliseconds.
+    /// The sum of the times of [`Timings::inference`](crate::pipeline::core::run::Timings::inference), in milliseconds.
     inference_ms: f64,
 }
 
@@ -134,26 +135,22 @@ pub struct PlanRun<'a, P> {
     /// The context of the request.
     pub context: &'a RequestContext,
     /// The options of the request, with every default filled in.
-    pub plan: &'a P,
+    pub plan: P,
 }
 
-impl<P: ImageOperation> PlanRun<'_, P> {
-    /// Runs the plan on the images of the request, without a record in the audit trail.
+impl<P: Plan> PlanRun<'_, P> {
+    /// Runs the plan on the images of the request. `action` is the name of the request in the audit trail.
     ///
     /// # Errors
-    /// Returns an error if the plan cannot run. The error of an image is in its outcome.
+    /// Returns an error if the plan cannot run, or [`ApiError::Audit`]. The error of an image is in its outcome.
     pub async fn outcomes(
         &self,
         images: Vec<ImageInput>,
+        action: &'static str,
     ) -> Result<Vec<ImageOutcome<P::Output>>, ApiError> {
-        let Self {
-            state,
-            context,
-            plan,
-        } = *self;
-        plan.check(&state.pipeline)?;
-        let outcomes = state.fan_out.run_all(context, images, plan).await;
-        self.charge(&outcomes);
+        let runner = &self.state.runner;
+        let outcomes = runner.run_all(self.context, images, &self.plan).await?;
+        self.account(action, &outcomes).await?;
         Ok(outcomes)
     }
 
@@ -174,8 +171,9 @@ impl<P: ImageOperation> PlanRun<'_, P> {
             queue_ms: 0.0,
             inference_ms: 0.0,
         };
-        let outcomes = self.outcomes(images).await?;
-        self.record(self.plan.name(), &outcomes).await?;
+        let runner = &self.state.runner;
+        let outcomes = runner.run_all(self.context, images, &self.plan).await?;
+        self.account(self.plan.name(), &outcomes).await?;
         for outcome in outcomes {
             let index = outcome.index;
             let output = match outcome.output.map_err(ApiError::from) {
@@ -195,25 +193,22 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         Ok(results)
     }
 
-    /// Takes the pixels that were decoded from the limits of the caller.
-    fn charge(&self, outcomes: &[ImageOutcome<P::Output>]) {
+    /// Deducts the decoded pixels from the rate limits of the caller, and records which images were processed, before
+    /// anything is returned.
+    ///
+    /// # Errors
+    /// [`ApiError::Audit`] if the audit trail cannot be written.
+    async fn account(
+        &self,
+        action: &'static str,
+        outcomes: &[ImageOutcome<P::Output>],
+    ) -> Result<(), ApiError> {
         let succeeded = outcomes
             .iter()
             .filter_map(|outcome| outcome.output.as_ref().ok());
         let pixels = succeeded.map(|output| output.run.pixels).sum();
         let limits = &self.state.rate_limits;
         limits.charge(&self.context.principal, Usage::Pixels(pixels));
-    }
-
-    /// Records which images were processed, before anything is answered.
-    ///
-    /// # Errors
-    /// [`ApiError::Audit`] if the audit trail cannot be written.
-    pub async fn record(
-        &self,
-        action: &'static str,
-        outcomes: &[ImageOutcome<P::Output>],
-    ) -> Result<(), ApiError> {
         let audit = &self.state.audit;
         if !audit.records(AuditLevel::All) {
             return Ok(());
@@ -239,7 +234,7 @@ impl<P: ImageOperation> PlanRun<'_, P> {
         let answer = Answer {
             request_id: self.context.id.to_string(),
             operation: self.plan.name(),
-            models: pipeline.models.used(&self.plan.operations()),
+            models: pipeline.models.used(&self.plan.tasks()),
             devices: results.devices,
             results: results.entries,
         };

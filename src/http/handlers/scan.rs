@@ -4,9 +4,10 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    http::error::ApiError,
+    context::RequestContext,
     http::{
         AppState,
+        error::ApiError,
         extract::ImageRequest,
         openapi::{
             answers::{EmbedAnswer, ScanAnswer},
@@ -16,15 +17,20 @@ use crate::{
         respond::Accepted,
     },
     pipeline::{
-        answer::ScanResult,
-        embed_image::EmbedKind,
-        options::{ScanKind, ScanRequest},
+        core::scan::Scan,
+        operations::scan::{
+            kind::{EmbedKind, ScanKind},
+            plan::ScanPlan,
+            request::ScanRequest,
+        },
+        plan::Plan as _,
+        results::ScanResult,
     },
 };
 
 use super::{
     embed_image::embed_images,
-    run::{PlanRun, WriteOn},
+    run::{PlanRun, RequestResults, WriteOn},
 };
 
 /// Returns the routes of this module.
@@ -52,7 +58,9 @@ pub async fn detect(
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
-    scan(&state, ScanKind::Detect, &headers, request).await
+    let run = ScanRun::new(&state, ScanKind::Detect, &request.context, request.options)?;
+    let results = run.results(request.images).await?;
+    respond(run, &headers, results).await
 }
 
 /// Finds the faces of images and computes the vector of each.
@@ -77,7 +85,9 @@ pub async fn embed(
     if request.options.kind == Some(EmbedKind::Image) {
         return embed_images(&state, &headers, request).await;
     }
-    scan(&state, ScanKind::Embed, &headers, request).await
+    let run = ScanRun::new(&state, ScanKind::Embed, &request.context, request.options)?;
+    let results = run.results(request.images).await?;
+    respond(run, &headers, results).await
 }
 
 /// Measures the quality of images and their faces.
@@ -97,42 +107,42 @@ pub async fn quality(
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
 ) -> Result<Response, ApiError> {
-    scan(&state, ScanKind::Quality, &headers, request).await
+    let run = ScanRun::new(&state, ScanKind::Quality, &request.context, request.options)?;
+    let results = run.results(request.images).await?;
+    respond(run, &headers, results).await
 }
 
-async fn scan(
-    state: &AppState,
-    kind: ScanKind,
+/// A scan, and the request that it runs for.
+type ScanRun<'a> = PlanRun<'a, ScanPlan>;
+
+impl<'a> ScanRun<'a> {
+    fn new(
+        state: &'a AppState,
+        kind: ScanKind,
+        context: &'a RequestContext,
+        options: ScanRequest,
+    ) -> Result<Self, ApiError> {
+        let thresholds = &state.pipeline.models.detector.spec.thresholds;
+        Ok(Self {
+            state,
+            context,
+            plan: options.resolve(kind, &state.config, thresholds)?,
+        })
+    }
+}
+
+async fn respond(
+    run: ScanRun<'_>,
     headers: &HeaderMap,
-    request: ImageRequest<ScanRequest>,
+    results: RequestResults<Scan>,
 ) -> Result<Response, ApiError> {
-    let ImageRequest {
-        context,
-        images,
-        options,
-        // Holds the reservations until the answer is written.
-        reservations: _reservations,
-        ..
-    } = request;
-    let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let plan = &options.resolve(kind, &state.config, thresholds)?;
-    let run = PlanRun {
-        state,
-        context: &context,
-        plan,
-    };
-    let results = run
-        .results(images)
-        .await?
-        .map(|scan| ScanResult::new(scan, plan));
+    let plan = &run.plan;
+    let results = results.map(|scan| ScanResult::new(scan, plan));
     let write_on = if plan.crops {
         WriteOn::OwnThread
     } else {
         let faces = results.succeeded().map(|result| result.faces.len()).sum();
-        let dim = match kind {
-            ScanKind::Embed => state.pipeline.models.embedder.dim,
-            ScanKind::Detect | ScanKind::Quality => 0,
-        };
+        let dim = run.state.pipeline.models.vector_len(&plan.tasks());
         WriteOn::for_vectors(faces, dim)
     };
     run.respond(Accepted::structured(headers), results, write_on)

@@ -30,7 +30,7 @@ use crate::{
         },
         respond::{on_own_thread, respond, respond_small},
     },
-    pipeline::answer::ErrorEntry,
+    pipeline::results::ErrorEntry,
     recognition::{
         collections::{
             candidates::FoundCandidates,

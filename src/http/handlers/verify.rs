@@ -26,13 +26,14 @@ use crate::{
     },
     ingest::source::ImageInput,
     pipeline::{
-        answer::ImageInfo,
-        faces::{Face, FaceResults},
-        fan_out::ImageOutcome,
-        models::ModelsUsed,
-        options::ScanPlan,
-        run::DevicesUsed,
-        scan::Scan,
+        core::{
+            image_file::ImageInfo,
+            run::DevicesUsed,
+            scan::{Face, FaceResults, Scan},
+        },
+        models::used::ModelsUsed,
+        plan::Plan as _,
+        runner::ImageOutcome,
     },
     recognition::{
         calibration::FarEstimate,
@@ -155,10 +156,10 @@ pub async fn verify(
     let ran = run.resolve(faces).await?;
     let [a, b] = ran.faces;
     let compared = compare(&a.vector, &b.vector, plan.criterion, &state.calibrations)?;
-    let operations = plan.scan.operations();
+    let tasks = plan.scan.tasks();
     let models = match ran.devices.is_empty() {
         true => ModelsUsed::default(),
-        false => state.pipeline.models.used(&operations),
+        false => state.pipeline.models.used(&tasks),
     };
     let answer = VerifyAnswer {
         request_id: context.id.to_string(),
@@ -211,9 +212,12 @@ impl VerifyRun<'_> {
         let (sides, images): (Vec<Side>, Vec<ImageInput>) = images.into_iter().unzip();
         let mut outcomes = Vec::new();
         if !images.is_empty() {
-            let run = self.run();
-            outcomes = run.outcomes(images).await?;
-            run.record("verify", &outcomes).await?;
+            let run = PlanRun {
+                state: self.state,
+                context: self.context,
+                plan: self.plan.scan.clone(),
+            };
+            outcomes = run.outcomes(images, "verify").await?;
         }
         let mut devices = DevicesUsed::new();
         for (side, outcome) in sides.into_iter().zip(outcomes) {
@@ -223,14 +227,6 @@ impl VerifyRun<'_> {
         let faces = <[Resolved; 2]>::try_from(faces);
         let faces = faces.map_err(|_| ApiError::Internal("a face is missing".to_owned()))?;
         Ok(ResolvedPair { faces, devices })
-    }
-
-    fn run(&self) -> PlanRun<'_, ScanPlan> {
-        PlanRun {
-            state: self.state,
-            context: self.context,
-            plan: &self.plan.scan,
-        }
     }
 
     async fn stored(&self, id: Uuid) -> Result<Resolved, ApiError> {

@@ -14,10 +14,9 @@ use utoipa::{
 use facescan_inference::device::DeviceState;
 
 use crate::pipeline::{
-    answer::{Answer, ErrorEntry, ScanResult, Timings},
-    embed_image::ImageEmbeddingResult,
-    enhance::EnhanceResult,
-    process::ProcessResult,
+    core::run::Timings,
+    operations::{enhance::result::EnhanceResult, process::result::ProcessResult},
+    results::{Answer, ErrorEntry, ScanResult, embed_image::ImageEmbeddingResult},
 };
 
 macro_rules! answer {

@@ -10,8 +10,11 @@ use uuid::Uuid;
 use super::Bytes;
 use crate::http::extract::batch_body::WebhookFields;
 use crate::pipeline::{
-    answer::EmbeddingAnswer, enhance::EnhanceRequest, options::ScanRequest,
-    preprocess::PreprocessRequest, process::ProcessRequest,
+    operations::{
+        enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
+        process::request::ProcessRequest, scan::request::ScanRequest,
+    },
+    results::EmbeddingAnswer,
 };
 use crate::{
     admission::Priority,

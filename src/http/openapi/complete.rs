@@ -19,7 +19,7 @@ use utoipa::{
 use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource};
 use crate::{
     http::route_scopes::{self, SCHEME},
-    pipeline::process::Step,
+    pipeline::operations::process::step::Step,
 };
 
 /// The name of the scheme of `x-api-key`.

@@ -11,8 +11,8 @@ use facescan_inference::{
     registry::ModelSpec,
 };
 
-use super::LoadedModel;
-use crate::pipeline::{error::PipelineError, faces::Face, work};
+use super::loaded::LoadedModel;
+use crate::pipeline::core::{error::PipelineError, scan::Face, work};
 
 /// A model that adds a result to a face. Its rows are aligned crops.
 pub trait FaceModel: Send + Sync {

@@ -4,12 +4,13 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use image::RgbImage;
 
-use super::LoadedModel;
+use super::loaded::LoadedModel;
 use crate::{
     config::Padding,
-    pipeline::{
+    pipeline::core::{
         error::PipelineError,
         options::{DetectOptions, InputSize},
+        scan::Face,
         work::{self, Size},
     },
 };
@@ -23,8 +24,6 @@ use facescan_inference::{
     heads::{Candidate, Head, nms},
     registry::ModelSpec,
 };
-
-pub(crate) use letterbox_job::Pixels;
 
 mod letterbox_job;
 
@@ -57,6 +56,16 @@ pub struct DetectedFace {
     pub score: f32,
     /// The five landmarks. `None` if the detector has no landmarks.
     pub landmarks: Option<Landmarks>,
+}
+
+impl From<DetectedFace> for Face {
+    fn from(face: DetectedFace) -> Self {
+        Self {
+            score: Some(face.score),
+            landmarks: face.landmarks,
+            ..Self::at(face.bbox)
+        }
+    }
 }
 
 /// The rows of an image that wait for the detector.

@@ -6,10 +6,13 @@ use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::{engine::RowOutput, registry::ModelSpec};
 
 use super::{
-    LoadedModel,
     crop_model::{CropModel, FaceModel},
+    loaded::LoadedModel,
 };
-use crate::pipeline::{error::PipelineError, faces::Face};
+use crate::pipeline::core::{
+    error::PipelineError,
+    scan::{Embedding, Face},
+};
 
 /// The embedder. Cheap to clone.
 #[derive(Clone)]
@@ -19,18 +22,6 @@ pub struct Embedder {
     /// The length of its vectors.
     pub dim: usize,
     model: CropModel,
-}
-
-/// A face's vector.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Embedding {
-    /// The vector, of length 1.
-    pub vector: Vec<f32>,
-    /// The length before normalisation. It is small for faces that the model could hardly use.
-    pub norm: f32,
-    /// The precision that the model used. `None` if a remote server ran the model, because it does not report its
-    /// precision.
-    pub precision: Option<NumericPrecision>,
 }
 
 impl Embedder {
@@ -71,7 +62,10 @@ impl Embedder {
                 self.dim
             ))
         })?;
-        Ok(normalise(vector, output.ran_on.numeric_precision()))
+        Ok(Embedding::from_raw(
+            vector,
+            output.ran_on.numeric_precision(),
+        ))
     }
 }
 
@@ -83,40 +77,5 @@ impl FaceModel for Embedder {
     fn add(&self, output: &RowOutput, face: &mut Face) -> Result<(), PipelineError> {
         face.embedding = self.embedding(output)?;
         Ok(())
-    }
-}
-
-/// Normalises a vector to length 1. Returns `None` if it has no direction.
-pub(super) fn normalise(raw: &[f32], precision: Option<NumericPrecision>) -> Option<Embedding> {
-    let norm = raw.iter().map(|value| value * value).sum::<f32>().sqrt();
-    (norm.is_finite() && norm > 0.0).then(|| Embedding {
-        vector: raw.iter().map(|value| value / norm).collect(),
-        norm,
-        precision,
-    })
-}
-
-/// Returns the cosine of two vectors of length 1.
-pub fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn vectors_have_length_one_and_keep_their_norm() {
-        let embedding = normalise(&[3.0, 4.0], Some(NumericPrecision::Bf16)).unwrap();
-        assert_eq!(embedding.norm, 5.0);
-        assert_eq!(embedding.vector, [0.6, 0.8]);
-        assert_eq!(embedding.precision, Some(NumericPrecision::Bf16));
-    }
-
-    #[test]
-    fn a_vector_without_direction_is_none() {
-        assert_eq!(normalise(&[0.0, 0.0], None), None);
-        assert_eq!(normalise(&[f32::NAN, 1.0], None), None);
-        assert_eq!(normalise(&[], None), None);
     }
 }

@@ -17,14 +17,11 @@ use facescan_inference::{
     tensor::Tensor,
 };
 
-use super::{
-    LoadedModel,
-    detector::Pixels,
-    embedder::{Embedding, normalise},
-};
-use crate::pipeline::{
+use super::{loaded::LoadedModel, row_job::RowJob};
+use crate::pipeline::core::{
     error::PipelineError,
-    preprocess::RowJob,
+    pixels::Pixels,
+    scan::Embedding,
     work::{self, Size},
 };
 
@@ -138,7 +135,7 @@ impl Encoder {
             ))
         })?;
         Ok(EncoderOutput {
-            embedding: normalise(&vector, output.ran_on.numeric_precision()),
+            embedding: Embedding::from_raw(&vector, output.ran_on.numeric_precision()),
             queued: output.queued,
             run: output.device_run(),
         })

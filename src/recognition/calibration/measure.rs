@@ -4,7 +4,7 @@
 //! independent, because each person takes part in many of them.
 
 use super::OperatingPoint;
-use crate::pipeline::models::embedder::cosine;
+use crate::pipeline::core::scan::cosine;
 
 /// The rates of the rows. A row needs enough errors, so a small set has the first ones only.
 const FARS: [f64; 11] = [

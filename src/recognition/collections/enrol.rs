@@ -16,7 +16,7 @@ use crate::{
     audit::AuditEvent,
     config::AuditLevel,
     context::RequestContext,
-    pipeline::answer::ErrorEntry,
+    pipeline::results::ErrorEntry,
     recognition::{error::RecognitionError, verify::FaceVector},
 };
 

@@ -21,7 +21,7 @@ use crate::{
     audit::AuditEvent,
     config::{AuditLevel, DetSize},
     context::RequestContext,
-    pipeline::{error::InvalidOption, options::RequestOptions},
+    pipeline::core::{error::InvalidOption, options::RequestOptions},
     recognition::{
         calibration::FarEstimate,
         error::RecognitionError,
@@ -81,7 +81,7 @@ pub struct SearchRequest {
     /// The longer side of the detector's input, to which the image is scaled, in pixels. A multiple of 32. `fit` shrinks
     /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = crate::pipeline::options::schema::det_size)]
+    #[schema(schema_with = crate::pipeline::core::options::schema::det_size)]
     pub det_size: Option<DetSize>,
     /// Whether the image is an aligned 112×112 crop. It is not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Collections, key};
 use crate::{
-    pipeline::models::embedder::cosine,
+    pipeline::core::scan::cosine,
     recognition::{
         error::RecognitionError,
         index::{IndexKind, IndexQuery, Proposals},

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     config::Recognition,
-    pipeline::error::InvalidOption,
+    pipeline::core::error::InvalidOption,
     recognition::{calibration::Calibration, error::RecognitionError},
 };
 

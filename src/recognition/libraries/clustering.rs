@@ -15,7 +15,7 @@ use super::{
     Libraries,
     neighbours::{NEIGHBOURS, NeighbourSearch},
 };
-use crate::pipeline::error::InvalidOption;
+use crate::pipeline::core::error::InvalidOption;
 use crate::recognition::{
     calibration::Calibration, collections::disclosure::round_up, error::RecognitionError,
     index::IndexError,

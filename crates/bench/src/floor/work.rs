@@ -12,7 +12,7 @@ use facescan::{
     app::App,
     cli::{bench::images::Image, runtime::backend},
     config::Config,
-    pipeline::options::{ScanKind, ScanPlan, ScanRequest},
+    pipeline::operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
 };
 use image::RgbImage;
 use tokio::task::spawn_blocking;
@@ -147,9 +147,8 @@ impl Floor {
 async fn faces_in(app: &App, image: &Image, kind: ScanKind) -> anyhow::Result<usize> {
     let options = plan(app, kind)?;
     let context = app.run_context();
-    let scan = app
-        .pipeline
-        .scan(&context, image.bytes.clone(), None, &options);
+    let file = image.bytes.clone().into();
+    let scan = app.pipeline.drive(&context, file, &options);
     Ok(scan.await?.result.faces.len())
 }
 

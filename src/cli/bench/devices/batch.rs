@@ -19,12 +19,14 @@ use super::material::{Item, Material};
 use crate::{
     app::App,
     context::RequestContext,
-    pipeline::error::PipelineError,
     pipeline::{
         Pipeline,
-        enhance::{EnhancePlan, EnhanceRequest},
+        core::error::PipelineError,
         models::{crop_model::CropModel, encoder::Encoder},
-        options::{ScanKind, ScanPlan, ScanRequest},
+        operations::{
+            enhance::{plan::EnhancePlan, request::EnhanceRequest},
+            scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+        },
     },
 };
 use facescan_inference::{
@@ -126,11 +128,11 @@ impl Work {
             Self::Crop(model) => run_crop(pipeline, model, item).await,
             Self::Process(options) => process(pipeline, item, options).await,
             Self::Enhance(plan) => {
-                let enhanced = pipeline.enhance(context, item.file.clone(), plan);
+                let enhanced = pipeline.drive(context, item.file.clone().into(), plan.as_ref());
                 enhanced.await.map(drop)
             }
             Self::Grade(options) => {
-                let scan = pipeline.scan(context, item.file.clone(), Some(item.hash), options);
+                let scan = pipeline.drive(context, item.image_file(), options);
                 scan.await.map(drop)
             }
             Self::Encode(encoder) => {

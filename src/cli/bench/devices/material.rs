@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use image::{ExtendedColorType, ImageEncoder, RgbImage, codecs::bmp::BmpEncoder};
 use serde::Serialize;
 
-use crate::pipeline::scan::{ContentHash, content_hash};
+use crate::pipeline::core::image_file::{ContentHash, ImageFile, content_hash};
 use facescan_imaging::resize::{Filter, resize};
 
 /// The size of the images.
@@ -87,6 +87,14 @@ pub struct Item {
 }
 
 impl Item {
+    /// Returns the file as the pipeline takes it. Its hash is not computed again.
+    pub fn image_file(&self) -> ImageFile {
+        ImageFile {
+            bytes: self.file.clone(),
+            hash: Some(self.hash),
+        }
+    }
+
     /// Creates an item from pixels.
     ///
     /// # Errors

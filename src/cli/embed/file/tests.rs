@@ -4,7 +4,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{cli::embed::record::Vector, pipeline::models::embedder::Embedding};
+use crate::{cli::embed::record::Vector, pipeline::core::scan::Embedding};
 
 /// A face, an image without a face, a failed image, and a whole image.
 fn records() -> Vec<Record> {

@@ -11,7 +11,7 @@ use serde::{
 use crate::{
     batches::submission::{EntryContent, EntryError, ItemEntry},
     ingest::{error::IngestError, source::Payload, text::NUL},
-    pipeline::error::InvalidOption,
+    pipeline::core::error::InvalidOption,
 };
 
 /// An entry before its fields are checked.

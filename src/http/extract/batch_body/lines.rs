@@ -22,7 +22,7 @@ use crate::{
     batches::submission::{EntryError, ItemEntry},
     context::RequestContext,
     http::{AppState, error::ApiError},
-    pipeline::error::excerpt,
+    pipeline::core::error::excerpt,
 };
 
 /// One job of the CPU pool parses several lines, because it waits for a thread as long as the job of an image does.

@@ -20,8 +20,8 @@ use crate::{
     },
     ingest::{error::IngestError, fetch::FetchError, guard::Refused},
     pipeline::{
-        error::{InvalidOption, PipelineError},
-        options::{ScanKind, ScanRequest},
+        core::error::{InvalidOption, PipelineError},
+        operations::scan::{kind::ScanKind, request::ScanRequest},
     },
     recognition::{error::RecognitionError, verify::Side},
 };

@@ -5,7 +5,10 @@ use std::{borrow::Borrow, sync::Arc};
 use image::RgbImage;
 
 use super::{Detector, PendingDetection};
-use crate::pipeline::options::{DetectOptions, InputSize};
+use crate::pipeline::core::{
+    options::{DetectOptions, InputSize},
+    pixels::Pixels,
+};
 use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
@@ -21,11 +24,6 @@ use facescan_inference::{
 
 /// The maximum difference between a value and the CPU's, in levels.
 const PART_OF_A_LEVEL: f32 = 0.001;
-
-/// Any owner of an image's pixels.
-pub(crate) trait Pixels: Borrow<RgbImage> + Send + Sync + 'static {}
-
-impl<P: Borrow<RgbImage> + Send + Sync + 'static> Pixels for P {}
 
 /// The job that letterboxes and normalises an image into a row.
 pub(crate) struct LetterboxJob<P> {

@@ -14,7 +14,7 @@ use crate::{
         },
         process::Processes,
     },
-    pipeline::{answer::ErrorEntry, error::PipelineError},
+    pipeline::{core::error::PipelineError, results::ErrorEntry},
 };
 use facescan_inference::{device::OperationReport, device_task::DeviceTask};
 

@@ -8,7 +8,7 @@ use crate::{
         devices::material::{Item, Material, Size},
         images::Image,
     },
-    pipeline::options::{ScanKind, ScanRequest},
+    pipeline::operations::scan::{kind::ScanKind, request::ScanRequest},
 };
 use facescan_imaging::{decode::decode, warp::align_face};
 
@@ -56,7 +56,7 @@ impl Session<'_> {
         let thresholds = &pipeline.models.detector.spec.thresholds;
         let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
         let context = self.app.run_context();
-        let scan = pipeline.scan(&context, item.file.clone(), Some(item.hash), &options);
+        let scan = pipeline.drive(&context, item.image_file(), &options);
         let faces = scan.await?.result.faces;
         faces
             .iter()

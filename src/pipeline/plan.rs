@@ -1,0 +1,105 @@
+//! An operation with its options resolved.
+
+use facescan_inference::device_task::DeviceTask;
+use serde_json::Value;
+
+use super::{
+    Pipeline,
+    core::{
+        error::PipelineError,
+        image_file::ImageFile,
+        options::StorageOptions,
+        run::{ImageRun, RunOptions},
+        scan::Scan,
+        work::Size,
+    },
+};
+
+/// A plan: an operation with its options resolved. It works on one image at a time.
+///
+/// A plan knows no database. It declares how its results are stored, and the runner looks them up and stores them.
+pub trait Plan: Clone + Send + Sync + 'static {
+    /// The result for one image.
+    type Output: Send + 'static;
+
+    /// Returns the name of the operation in responses.
+    fn name(&self) -> &'static str;
+
+    /// Returns the device tasks that take part.
+    fn tasks(&self) -> Vec<DeviceTask>;
+
+    /// Returns the options of the run.
+    fn run_options(&self) -> RunOptions;
+
+    /// Returns how the results are stored. `None` if they never are.
+    fn stored(&self) -> Option<StoredAs<'_, Self::Output>> {
+        None
+    }
+
+    /// Returns the options that decide the results, for the key of a stored result.
+    fn key_options(&self) -> Value {
+        Value::Null
+    }
+
+    /// Checks that the operation can run with these options. [`Runner::run_all`](super::runner::Runner::run_all) calls it.
+    ///
+    /// # Errors
+    /// [`PipelineError::NoModel`] if the settings name no model for a task, or [`PipelineError::DeviceUnavailable`]
+    /// if the options are strict about devices, and a task would run elsewhere.
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        let tasks = self.tasks();
+        pipeline.models.check(&tasks)?;
+        pipeline.check_strict(self.run_options().strict_device, &tasks)
+    }
+
+    /// Checks the options against the models, before an image waits for a permit.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if a model does not accept an option.
+    fn check_options(&self, _pipeline: &Pipeline) -> Result<(), PipelineError> {
+        Ok(())
+    }
+
+    /// Returns the memory that an image of a size needs, in bytes.
+    fn memory(&self, size: Size) -> u64;
+
+    /// Runs on one image. The pool drives it, because everything between its waits is CPU work.
+    ///
+    /// # Errors
+    /// Returns an error of the image or a fault of the server.
+    fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> impl Future<Output = Result<Self::Output, PipelineError>> + Send;
+}
+
+/// How the results of a plan are stored and found again.
+pub struct StoredAs<'a, T> {
+    /// The name of the operation in the database and in the key.
+    pub operation: &'static str,
+    /// Whether results are stored and looked up, and their source.
+    pub storage: &'a StorageOptions,
+    /// The form of the result that is stored.
+    pub form: ScanForm<T>,
+}
+
+/// How a result is converted to and from a scan, which is what the database stores.
+pub struct ScanForm<T> {
+    /// Returns the scan of a result.
+    pub scan: fn(&T) -> &Scan,
+    /// Returns the scan of a result, to set its ids.
+    pub scan_mut: fn(&mut T) -> &mut Scan,
+    /// Makes a result of a stored scan.
+    pub from_scan: fn(Scan) -> T,
+}
+
+impl ScanForm<Scan> {
+    /// A scan is stored as it is.
+    pub const SCAN: Self = Self {
+        scan: |scan| scan,
+        scan_mut: |scan| scan,
+        from_scan: |scan| scan,
+    };
+}
