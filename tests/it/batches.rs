@@ -4,6 +4,7 @@ mod bodies;
 mod client;
 mod exports;
 mod faults;
+mod fetches;
 mod nats;
 mod operations;
 mod s3;

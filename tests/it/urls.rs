@@ -27,14 +27,14 @@ mod https;
 const JSON: &str = "application/json";
 
 /// Settings that allow fetching over HTTP and from this machine.
-const LOCAL: [(&str, &str); 3] = [
+pub const LOCAL: [(&str, &str); 3] = [
     ("FACESCAN__URLS__ENABLED", "true"),
     ("FACESCAN__URLS__SCHEMES", "[http]"),
     ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
 ];
 
 /// Starts a server of images on the loopback interface and returns its URL.
-async fn images() -> String {
+pub async fn images() -> String {
     let routes = Router::new()
         .route("/t1.jpg", get(|| async { image_file("t1.jpg") }))
         .route("/moved", get(|| async { Redirect::to("/t1.jpg") }))
