@@ -1,4 +1,6 @@
-//! Errors of the HTTP API, and the one table from an error to its status, code and title.
+//! Errors of the HTTP API. Each has a kind of the table.
+
+pub(super) mod table;
 
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ use crate::{
     recognition::{error::RecognitionError, index::IndexError},
     telemetry::causes::with_causes,
 };
+
+pub use table::ErrorKind;
 
 /// When a client tries again whose tenant has too many waiting items or event streams.
 const BATCH_RETRY: Duration = Duration::from_secs(60);
@@ -103,76 +107,6 @@ pub enum ApiError {
     Internal(String),
 }
 
-/// The status, code and title of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorKind {
-    /// The HTTP status.
-    pub status: u16,
-    /// The stable code that clients match on.
-    pub code: &'static str,
-    /// A short title of the kind.
-    pub title: &'static str,
-}
-
-const fn kind(status: u16, code: &'static str, title: &'static str) -> ErrorKind {
-    ErrorKind {
-        status,
-        code,
-        title,
-    }
-}
-
-/// The one table of statuses, codes and titles. Codes are never renamed.
-pub(super) mod table {
-    use super::{ErrorKind, kind};
-
-    pub const INVALID_OPTION: ErrorKind = kind(422, "invalid_option", "invalid option");
-    pub const REQUEST_TIMEOUT: ErrorKind = kind(408, "request_timeout", "body too slow");
-    pub const INVALID_BODY: ErrorKind = kind(400, "invalid_body", "unreadable body");
-    pub const MISSING_IMAGE: ErrorKind = kind(400, "missing_image", "no image");
-    pub const UNSUPPORTED_MEDIA_TYPE: ErrorKind =
-        kind(415, "unsupported_media_type", "unsupported media type");
-    pub const IMAGE_UNSUPPORTED: ErrorKind = kind(415, "image_unsupported", "unsupported image");
-    pub const IMAGE_CORRUPT: ErrorKind = kind(422, "image_corrupt", "corrupt image");
-    pub const IMAGE_TRUNCATED: ErrorKind = kind(422, "image_truncated", "truncated image");
-    pub const IMAGE_TOO_LARGE: ErrorKind = kind(413, "image_too_large", "image too large");
-    pub const TOO_MUCH_WORK: ErrorKind = kind(413, "too_much_work", "too much work");
-    pub const BODY_TOO_LARGE: ErrorKind = kind(413, "body_too_large", "body too large");
-    pub const TOO_MANY_IMAGES: ErrorKind = kind(413, "too_many_images", "too many images");
-    pub const UNAUTHORIZED: ErrorKind = kind(401, "unauthorized", "no valid key");
-    pub const FORBIDDEN: ErrorKind = kind(403, "forbidden", "scope missing");
-    pub const URL_FORBIDDEN: ErrorKind = kind(403, "url_forbidden", "url not allowed");
-    pub const URL_FAILED: ErrorKind = kind(422, "url_failed", "url not fetched");
-    pub const METHOD_NOT_ALLOWED: ErrorKind = kind(405, "method_not_allowed", "method not allowed");
-    pub const NOT_FOUND: ErrorKind = kind(404, "not_found", "not found");
-    pub const CONFLICT: ErrorKind = kind(409, "conflict", "conflict");
-    pub const CONTRACT_MISMATCH: ErrorKind =
-        kind(409, "contract_mismatch", "vectors of two contracts");
-    pub const PURPOSE_NOT_ALLOWED: ErrorKind =
-        kind(403, "purpose_not_allowed", "purpose not allowed");
-    pub const NO_FACE: ErrorKind = kind(422, "no_face", "no face");
-    pub const NO_VECTOR: ErrorKind = kind(422, "no_vector", "face without a vector");
-    pub const IDEMPOTENCY_CONFLICT: ErrorKind =
-        kind(409, "idempotency_conflict", "idempotency key reused");
-    pub const PAYLOADS_UNAVAILABLE: ErrorKind =
-        kind(503, "payloads_unavailable", "store of images unavailable");
-    pub const RATE_LIMITED: ErrorKind = kind(429, "rate_limited", "limit of a key or tenant");
-    pub const OVERLOADED: ErrorKind = kind(429, "overloaded", "overloaded");
-    pub const DEADLINE_EXCEEDED: ErrorKind = kind(504, "deadline_exceeded", "deadline exceeded");
-    pub const DEVICE_UNAVAILABLE: ErrorKind = kind(503, "device_unavailable", "device unavailable");
-    pub const ANONYMIZATION_FAILED: ErrorKind =
-        kind(422, "anonymization_failed", "faces are still found");
-    pub const STORE_UNAVAILABLE: ErrorKind = kind(503, "store_unavailable", "database unavailable");
-    pub const SCHEMA_MISMATCH: ErrorKind =
-        kind(503, "schema_mismatch", "tables of another version");
-    pub const INDEX_UNAVAILABLE: ErrorKind = kind(503, "index_unavailable", "index unavailable");
-    pub const AUDIT_UNAVAILABLE: ErrorKind =
-        kind(503, "audit_unavailable", "audit trail unavailable");
-    pub const ISSUER_UNAVAILABLE: ErrorKind =
-        kind(503, "issuer_unavailable", "OpenID issuer unavailable");
-    pub const INTERNAL: ErrorKind = kind(500, "internal", "internal error");
-}
-
 impl ApiError {
     /// Returns the error of an option that is out of range or malformed.
     pub fn invalid_option(option: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -184,7 +118,7 @@ impl ApiError {
         Self::InvalidBody(shorten(detail.into()))
     }
 
-    /// Returns the status, the code and the title.
+    /// Returns the kind, which has the status and the code.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Access(error) => kind_of_access(error),
@@ -226,31 +160,8 @@ impl ApiError {
     /// unless the kind is one of those that are named here.
     pub fn public_detail(&self) -> String {
         match self.kind() {
-            table::STORE_UNAVAILABLE => {
-                "the database cannot be used now; try again later, or send store=false".to_owned()
-            }
-            table::SCHEMA_MISMATCH => {
-                "the database belongs to another version of the server, so nothing is written; try again later, or send \
-                 store=false"
-                    .to_owned()
-            }
-            table::PAYLOADS_UNAVAILABLE => {
-                "the images cannot be stored now; try again later with the same idempotency key"
-                    .to_owned()
-            }
-            table::INDEX_UNAVAILABLE => {
-                "faces cannot be searched for now; try again later".to_owned()
-            }
-            table::AUDIT_UNAVAILABLE => {
-                "the request cannot be recorded now, so it is refused; try again later".to_owned()
-            }
-            table::ISSUER_UNAVAILABLE => {
-                "the token cannot be checked now; try again later, or send a key".to_owned()
-            }
             table::DEADLINE_EXCEEDED | table::DEVICE_UNAVAILABLE => self.to_string(),
-            kind if kind.status >= 500 => {
-                "something failed on the server; its log has the request id".to_owned()
-            }
+            kind if kind.status >= 500 => kind.example.to_owned(),
             // An error of the request.
             ErrorKind { .. } => self.to_string(),
         }

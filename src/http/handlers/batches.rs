@@ -27,7 +27,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::failures::{BatchFailures, ListFailures},
+        openapi::failures::{BatchFailures, ServiceFailures},
         respond::{Accepted, respond},
     },
 };
@@ -108,7 +108,7 @@ pub struct BatchPageAnswer {
         (status = 200, description = "A page of batches", content(
             (BatchPageAnswer = "application/json"), (BatchPageAnswer = "application/msgpack")
         )),
-        ListFailures,
+        ServiceFailures,
     )
 )]
 pub async fn list(

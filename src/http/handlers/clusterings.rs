@@ -20,7 +20,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::CollectionFailures,
+        openapi::failures::{CollectionFailures, LibraryFailures},
         respond::respond_small,
     },
     recognition::{collections::key, error::RecognitionError, libraries::clustering::check},
@@ -226,7 +226,7 @@ pub async fn create(
         (status = 200, description = "The clusterings", content(
             (ClusteringPage = "application/json"), (ClusteringPage = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn list(
@@ -257,7 +257,7 @@ pub async fn list(
         (status = 200, description = "The clustering", content(
             (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
@@ -284,7 +284,7 @@ pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
         (status = 200, description = "The clustering", content(
             (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn cancel(request: CollectionRequest) -> Result<Response, ApiError> {

@@ -27,7 +27,9 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::{CollectionFailures, CollectionsFailures},
+        openapi::failures::{
+            CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
+        },
         respond::{Accepted, respond_small},
     },
     recognition::{
@@ -291,7 +293,7 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
         (status = 200, description = "The collections", content(
             (CollectionPage = "application/json"), (CollectionPage = "application/msgpack")
         )),
-        CollectionsFailures,
+        ServiceFailures,
     )
 )]
 pub async fn list(
@@ -324,7 +326,7 @@ pub async fn list(
         (status = 200, description = "The collection", content(
             (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
         )),
-        CollectionFailures,
+        StoredFailures,
     )
 )]
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
@@ -402,7 +404,7 @@ pub async fn change(
     responses(
         (status = 204, description = "Erased"),
         (status = 202, description = "No answer has it from here on. The erasure goes on"),
-        CollectionFailures,
+        EraseFailures,
     )
 )]
 pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {

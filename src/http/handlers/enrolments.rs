@@ -26,7 +26,7 @@ use crate::{
         openapi::{
             Bytes,
             bodies::{EnrolBody, FacesForm},
-            failures::{CollectionFailures, FacesFailures},
+            failures::{EraseFailures, FacesFailures, StoredFailures},
         },
         respond::respond_small,
     },
@@ -373,7 +373,7 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
         (status = 200, description = "The faces", content(
             (EnrolmentPage = "application/json"), (EnrolmentPage = "application/msgpack")
         )),
-        CollectionFailures,
+        StoredFailures,
     )
 )]
 pub async fn list(
@@ -413,7 +413,7 @@ pub async fn list(
     responses(
         (status = 204, description = "Erased"),
         (status = 202, description = "The erasure goes on"),
-        CollectionFailures,
+        EraseFailures,
     )
 )]
 pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {

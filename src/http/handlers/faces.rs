@@ -7,8 +7,10 @@ use super::{erasures::erase_named, images::StoredFaceAnswer};
 use crate::{
     audit::AuditEvent,
     http::{
-        AppState, error::ApiError, extract::stored_request::StoredRequest,
-        openapi::failures::StoredFailures,
+        AppState,
+        error::ApiError,
+        extract::stored_request::StoredRequest,
+        openapi::failures::{EraseFailures, StoredFailures},
     },
 };
 use facescan_store::ErasureTarget;
@@ -46,7 +48,7 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
     responses(
         (status = 204, description = "Erased"),
-        StoredFailures,
+        EraseFailures,
     )
 )]
 pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {

@@ -21,7 +21,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::failures::{ListFailures, StoredFailures},
+        openapi::failures::{EraseFailures, ServiceFailures, StoredFailures},
         respond::{Accepted, respond},
     },
     pipeline::core::{image_file::hex, options::source_text, scan::FaceResults},
@@ -319,7 +319,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
         (status = 200, description = "The page", content(
             (ImagePage = "application/json"), (ImagePage = "application/msgpack")
         )),
-        ListFailures,
+        ServiceFailures,
     )
 )]
 pub async fn list(
@@ -395,7 +395,7 @@ pub async fn read(RawQuery(query): RawQuery, request: StoredRequest) -> Result<R
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
     responses(
         (status = 204, description = "Erased"),
-        StoredFailures,
+        EraseFailures,
     )
 )]
 pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {

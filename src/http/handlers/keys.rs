@@ -25,7 +25,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::json_object::JsonObject,
-        openapi::failures::{KeyFailures, OneKeyFailures},
+        openapi::failures::{KeyFailures, ServiceFailures, StoredFailures},
         respond::{Accepted, respond_small},
     },
 };
@@ -201,7 +201,7 @@ async fn recorded<T>(
         (status = 200, description = "The keys", content(
             (KeysAnswer = "application/json"), (KeysAnswer = "application/msgpack")
         )),
-        KeyFailures,
+        ServiceFailures,
     )
 )]
 pub async fn list(
@@ -225,7 +225,7 @@ pub async fn list(
     params(("id" = String, Path, description = "The id of the key")),
     responses(
         (status = 204, description = "Revoked"),
-        OneKeyFailures,
+        StoredFailures,
     )
 )]
 pub async fn revoke(

@@ -25,7 +25,7 @@ use crate::{
         openapi::{
             Bytes,
             bodies::{FacesForm, LibraryBody},
-            failures::{CollectionFailures, FacesFailures},
+            failures::{FacesFailures, LibraryFailures},
         },
         respond::respond_small,
     },
@@ -345,7 +345,7 @@ fn of_image(contract: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> 
         (status = 200, description = "The faces", content(
             (LibraryFacePage = "application/json"), (LibraryFacePage = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn list(

@@ -18,7 +18,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::CollectionFailures,
+        openapi::failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
         respond::respond_small,
     },
     recognition::{
@@ -133,7 +133,7 @@ impl From<Person> for PersonAnswer {
         (status = 200, description = "The people", content(
             (PersonPage = "application/json"), (PersonPage = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn list(
@@ -167,7 +167,7 @@ pub async fn list(
         (status = 200, description = "The person", content(
             (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
         )),
-        CollectionFailures,
+        LibraryFailures,
     )
 )]
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
@@ -243,7 +243,7 @@ async fn decide(
     responses(
         (status = 204, description = "Erased"),
         (status = 202, description = "The erasure goes on"),
-        CollectionFailures,
+        LibraryEraseFailures,
     )
 )]
 pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
@@ -362,7 +362,7 @@ pub async fn assign(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
-    responses((status = 204, description = "Stored"), CollectionFailures)
+    responses((status = 204, description = "Stored"), LibraryFailures)
 )]
 pub async fn unpin(request: CollectionRequest) -> Result<StatusCode, ApiError> {
     let library = request.library().await?;

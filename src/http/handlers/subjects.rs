@@ -23,7 +23,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
-        openapi::failures::CollectionFailures,
+        openapi::failures::{CollectionFailures, EraseFailures, StoredFailures},
         respond::{respond, respond_small},
     },
     recognition::{
@@ -244,7 +244,7 @@ pub async fn create(
         (status = 200, description = "The subjects", content(
             (SubjectPage = "application/json"), (SubjectPage = "application/msgpack")
         )),
-        CollectionFailures,
+        StoredFailures,
     )
 )]
 pub async fn list(
@@ -285,7 +285,7 @@ pub async fn list(
         (status = 200, description = "The subject", content(
             (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
         )),
-        CollectionFailures,
+        StoredFailures,
     )
 )]
 pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
@@ -360,7 +360,7 @@ pub async fn change(
     responses(
         (status = 204, description = "Erased"),
         (status = 202, description = "The erasure goes on"),
-        CollectionFailures,
+        EraseFailures,
     )
 )]
 pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {

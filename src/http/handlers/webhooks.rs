@@ -20,7 +20,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{json_object::JsonObject, stored_request::StoredRequest},
-        openapi::failures::{OneWebhookFailures, WebhookFailures},
+        openapi::failures::{ServiceFailures, StoredFailures, WebhookFailures},
         respond::{Accepted, respond_small},
     },
 };
@@ -229,7 +229,7 @@ pub async fn create(
         (status = 200, description = "The webhooks", content(
             (WebhooksAnswer = "application/json"), (WebhooksAnswer = "application/msgpack")
         )),
-        WebhookFailures,
+        ServiceFailures,
     )
 )]
 pub async fn list(
@@ -259,7 +259,7 @@ pub async fn list(
     params(("id" = Uuid, Path, description = "The id of the webhook")),
     responses(
         (status = 204, description = "Deleted"),
-        OneWebhookFailures,
+        StoredFailures,
     )
 )]
 pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
@@ -279,7 +279,7 @@ pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
         (status = 200, description = "The webhook", content(
             (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
         )),
-        OneWebhookFailures,
+        StoredFailures,
     )
 )]
 pub async fn enable(request: StoredRequest) -> Result<Response, ApiError> {
@@ -299,7 +299,7 @@ pub async fn enable(request: StoredRequest) -> Result<Response, ApiError> {
         (status = 200, description = "The webhook with its new secret", content(
             (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
         )),
-        OneWebhookFailures,
+        StoredFailures,
     )
 )]
 pub async fn rotate(request: StoredRequest) -> Result<Response, ApiError> {

@@ -16,7 +16,7 @@ use utoipa::{
     },
 };
 
-use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource};
+use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource, failures};
 use crate::{
     http::route_scopes::{self, SCHEME},
     pipeline::operations::process::step::Step,
@@ -49,6 +49,7 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     let Some(components) = &mut document.components else {
         return document;
     };
+    components.responses.extend(failures::components());
     let schemas = &mut components.schemas;
     components.security_schemes.extend([
         (SCHEME.to_owned(), RefOr::T(bearer())),
@@ -349,17 +350,50 @@ mod tests {
             .collect()
     }
 
+    /// Everyone who reads `/docs` loads it.
     #[test]
-    fn every_reference_has_a_schema_and_no_name_is_composed() {
+    fn the_document_has_fewer_than_400_kilobytes() {
+        let length = document().to_string().len();
+        assert!(length < 400_000, "{length}");
+    }
+
+    #[test]
+    fn every_reference_resolves_and_every_response_is_used() {
         let document = document();
-        let schemas = document["components"]["schemas"].as_object().unwrap();
         let text = document.to_string();
-        for (at, _) in text.match_indices("#/components/schemas/") {
-            let rest = &text[at + "#/components/schemas/".len()..];
-            let name = rest.split('"').next().unwrap();
-            assert!(schemas.contains_key(name), "{name}");
+        for (at, start) in text.match_indices("\"$ref\":\"#") {
+            let rest = &text[at + start.len()..];
+            let pointer = rest.split('"').next().unwrap();
+            assert!(document.pointer(pointer).is_some(), "{pointer}");
         }
-        for (name, schema) in schemas {
+        let responses = document["components"]["responses"].as_object().unwrap();
+        for name in responses.keys() {
+            let reference = format!("\"#/components/responses/{name}\"");
+            assert!(text.contains(&reference), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_operation_has_the_errors_of_its_access() {
+        let document = document();
+        for operation in operations(&document) {
+            let is_open = operation["security"] == serde_json::json!([{}]);
+            let closed = ["401", "403", "429", "503"].iter().filter(|_| !is_open);
+            for status in ["422", "500", "504"].iter().chain(closed) {
+                let response = &operation["responses"][status];
+                assert!(
+                    response.is_object(),
+                    "{}: {status}",
+                    operation["operationId"]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_is_composed() {
+        let document = document();
+        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
             assert!(!name.contains('_'), "{name}");
             assert!(schema.get("allOf").is_none(), "{name}");
         }

@@ -1,4 +1,9 @@
-//! The error responses of the routes, with an example of every code.
+//! The error responses of the routes.
+//!
+//! A route names a group, and a group names the kinds of errors that a route can answer. The document has each response once,
+//! in its components.
+
+mod names;
 
 use std::collections::BTreeMap;
 
@@ -11,410 +16,154 @@ use utoipa::{
     },
 };
 
+use self::names::name;
 use crate::http::{
-    error::{ErrorKind, table},
+    error::{ErrorKind, table::*},
     problem::Problem,
 };
 
-/// A kind of error, and an example of its `detail`.
-type Example = (ErrorKind, &'static str);
-
-const INTERNAL: Example = (
-    table::INTERNAL,
-    "something failed on the server; its log has the request id",
-);
-
-const STORE_UNAVAILABLE: Example = (
-    table::STORE_UNAVAILABLE,
-    "the database cannot be used now; try again later, or send store=false",
-);
-
-const PAYLOADS_UNAVAILABLE: Example = (
-    table::PAYLOADS_UNAVAILABLE,
-    "the images cannot be stored now; try again later with the same idempotency key",
-);
-
-const AUDIT_UNAVAILABLE: Example = (
-    table::AUDIT_UNAVAILABLE,
-    "the request cannot be recorded now, so it is refused; try again later",
-);
-
-const SCHEMA_MISMATCH: Example = (
-    table::SCHEMA_MISMATCH,
-    "the database belongs to another version of the server, so nothing is written; try again later, or send store=false",
-);
-
 /// The errors of every route.
-const OF_EVERY_ROUTE: [Example; 3] = [
-    (
-        table::INVALID_OPTION,
-        "option `x-request-timeout-ms`: must be a whole number of milliseconds, at least 1",
-    ),
-    INTERNAL,
-    (
-        table::DEADLINE_EXCEEDED,
-        "the request took longer than 60000 ms; send fewer images, or allow more time",
-    ),
-];
+const EVERY: &[ErrorKind] = &[INVALID_OPTION, INTERNAL, DEADLINE_EXCEEDED];
 
-/// The errors of the routes that use the database.
-const OF_THE_STORE: [Example; 3] = [STORE_UNAVAILABLE, SCHEMA_MISMATCH, AUDIT_UNAVAILABLE];
-
-/// The errors of the routes that take images.
-const OF_IMAGES: [Example; 19] = [
-    (
-        table::INVALID_BODY,
-        "the body could not be read: expected value at line 1 column 1",
-    ),
-    (
-        table::MISSING_IMAGE,
-        "the request holds no image: send at least one",
-    ),
-    (
-        table::URL_FORBIDDEN,
-        "urls are not fetched here: send the image's bytes, or set `urls.enabled` on the server",
-    ),
-    (
-        table::REQUEST_TIMEOUT,
-        "the body did not arrive within 60000 ms; send it faster, or fewer images",
-    ),
-    (
-        table::BODY_TOO_LARGE,
-        "the body is larger than 67108864 bytes; send fewer or smaller images",
-    ),
-    (
-        table::TOO_MANY_IMAGES,
-        "the request holds more than 64 images; send them in several requests",
-    ),
-    (
-        table::IMAGE_TOO_LARGE,
-        "the image has 120000000 pixels in all, at most 100000000 are allowed",
-    ),
-    (
-        table::UNSUPPORTED_MEDIA_TYPE,
-        "the content-type text/plain is not accepted; send image/* or application/octet-stream, \
-         multipart/form-data, application/json or application/msgpack",
-    ),
-    (
-        table::IMAGE_UNSUPPORTED,
-        "this tiff variant is not supported: its colour type or compression cannot be decoded; \
-         convert the image first",
-    ),
-    (
-        table::INVALID_OPTION,
-        "option `det_size`: 100 is not a multiple of 32 from 64 to 4096",
-    ),
-    (
-        table::IMAGE_CORRUPT,
-        "the jpeg file is damaged: its data cannot be decoded",
-    ),
-    (
-        table::IMAGE_TRUNCATED,
-        "the jpeg file is truncated; send the complete file",
-    ),
-    (
-        table::URL_FAILED,
-        "the url answered with the status 404 and not 200: check the url",
-    ),
-    (
-        table::OVERLOADED,
-        "the server has reached its limit of interactive images; try again after the time in retry-after",
-    ),
-    (
-        table::DEVICE_UNAVAILABLE,
-        "face_detection cannot run on cuda:0: there is no such device",
-    ),
+/// The errors of the routes that need a key. They use the database, too.
+const KEY: &[ErrorKind] = &[
+    UNAUTHORIZED,
+    FORBIDDEN,
+    RATE_LIMITED,
+    OVERLOADED,
     STORE_UNAVAILABLE,
     SCHEMA_MISMATCH,
     AUDIT_UNAVAILABLE,
-    INTERNAL,
+    ISSUER_UNAVAILABLE,
 ];
 
-/// The errors of the routes that read or erase a stored image or face.
-const OF_ONE_STORED: [Example; 1] = [(
-    table::NOT_FOUND,
-    "there is no image 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
-)];
+/// The errors of the routes that take a body.
+const BODY: &[ErrorKind] = &[INVALID_BODY, REQUEST_TIMEOUT, BODY_TOO_LARGE];
 
-/// The errors of the routes about one batch.
-const OF_ONE_BATCH: [Example; 3] = [
-    (
-        table::NOT_FOUND,
-        "there is no batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was deleted",
-    ),
-    (
-        table::CONFLICT,
-        "the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d is closed; create another batch for these items",
-    ),
-    PAYLOADS_UNAVAILABLE,
-];
-
-/// The errors of the routes for all keys.
-const OF_KEYS: [Example; 2] = [
-    (
-        table::INVALID_BODY,
-        "the body could not be read: missing field `name` at line 1 column 2",
-    ),
-    (
-        table::INVALID_OPTION,
-        "option `scopes`: must have at least one scope",
-    ),
-];
-
-/// The errors of the routes that erase.
-const OF_ERASURES: [Example; 3] = [
-    (
-        table::INVALID_BODY,
-        "the body could not be read: set exactly one of image, source, host, batch and tenant",
-    ),
-    (
-        table::INVALID_OPTION,
-        "option `host`: must be a host without scheme, port and path, such as img.example.com",
-    ),
-    PAYLOADS_UNAVAILABLE,
-];
-
-/// The errors of the routes for one key.
-const OF_ONE_KEY: [Example; 1] = [(table::NOT_FOUND, "there is no key 5f0c2a9be1d34c77")];
-
-/// The errors of a caller that may not use a route.
-const OF_ACCESS: [Example; 4] = [
-    (
-        table::UNAUTHORIZED,
-        "the key or token is not valid; it is wrong, expired or revoked",
-    ),
-    (
-        table::ISSUER_UNAVAILABLE,
-        "the token cannot be checked now; try again later, or send a key",
-    ),
-    (
-        table::FORBIDDEN,
-        "the key does not have the scope `read`; use a key that has it",
-    ),
-    (
-        table::RATE_LIMITED,
-        "the limit `key-requests` is used up; try again after the time in retry-after",
-    ),
-];
-
-/// The errors of the routes for one webhook.
-const OF_ONE_WEBHOOK: [Example; 1] = [(
-    table::NOT_FOUND,
-    "there is no webhook 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was deleted",
-)];
-
-/// The errors of the routes for all webhooks.
-const OF_WEBHOOKS: [Example; 3] = [
-    (
-        table::CONFLICT,
-        "the tenant has 32 webhooks, the limit of this server; delete one first",
-    ),
-    (
-        table::INVALID_BODY,
-        "the body could not be read: missing field `url` at line 1 column 2",
-    ),
-    (
-        table::INVALID_OPTION,
-        "option `url`: only https urls are fetched here",
-    ),
+/// The errors of the routes that take images at once.
+const IMAGES: &[ErrorKind] = &[
+    MISSING_IMAGE,
+    URL_FORBIDDEN,
+    TOO_MANY_IMAGES,
+    IMAGE_TOO_LARGE,
+    TOO_MUCH_WORK,
+    UNSUPPORTED_MEDIA_TYPE,
+    IMAGE_UNSUPPORTED,
+    IMAGE_CORRUPT,
+    IMAGE_TRUNCATED,
+    URL_FAILED,
+    DEVICE_UNAVAILABLE,
 ];
 
 /// The errors of the routes that take the items of a batch.
-const OF_SUBMISSIONS: [Example; 9] = [
-    (
-        table::INVALID_BODY,
-        "the body could not be read: expected value at line 1 column 1",
-    ),
-    (
-        table::REQUEST_TIMEOUT,
-        "the body did not arrive within 60000 ms; send it faster, or fewer images",
-    ),
-    (
-        table::BODY_TOO_LARGE,
-        "the body is larger than 67108864 bytes; send fewer or smaller images",
-    ),
-    (
-        table::UNSUPPORTED_MEDIA_TYPE,
-        "the content-type text/plain is not accepted; send image/* or application/octet-stream, \
-         multipart/form-data, application/json or application/msgpack",
-    ),
-    (
-        table::IDEMPOTENCY_CONFLICT,
-        "the idempotency key belongs to the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, which another body created; use a new key",
-    ),
-    (
-        table::OVERLOADED,
-        "the server has reached its limit of bytes in request bodies; try again after the time in retry-after",
-    ),
-    (
-        table::DEVICE_UNAVAILABLE,
-        "face_detection cannot run on cuda:0: there is no such device",
-    ),
-    (
-        table::PURPOSE_NOT_ALLOWED,
-        "the collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has another purpose; search only for the purpose that its subjects were enrolled for",
-    ),
-    (
-        table::CONTRACT_MISMATCH,
-        "the face has the contract c1 and the collection has c2; use faces of that contract",
-    ),
+const ITEMS: &[ErrorKind] = &[
+    TOO_MANY_IMAGES,
+    UNSUPPORTED_MEDIA_TYPE,
+    IDEMPOTENCY_CONFLICT,
+    CONTRACT_MISMATCH,
+    PURPOSE_NOT_ALLOWED,
+    DEVICE_UNAVAILABLE,
 ];
 
-/// The errors of `/process` only.
-const OF_PROCESS: [Example; 1] = [(
-    table::ANONYMIZATION_FAILED,
-    "faces are still found after 5 searches; send a higher min_score, or method fill with a larger margin",
-)];
+/// The errors of the routes that compare faces.
+const FACES: &[ErrorKind] = &[NOT_FOUND, NO_FACE, NO_VECTOR, CONTRACT_MISMATCH];
 
-/// The errors of `/verify` only.
-const OF_VERIFY: [Example; 4] = [
-    (
-        table::NO_FACE,
-        "no face was found in `a`; send an image that shows a face, or a lower min_score",
-    ),
-    (
-        table::NO_VECTOR,
-        "the face 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no vector; send its image to /embed first",
-    ),
-    (
-        table::CONTRACT_MISMATCH,
-        "`a` has the contract c1 and `b` has c2; compare vectors of one contract only",
-    ),
-    (
-        table::NOT_FOUND,
-        "there is no face 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
-    ),
-];
+/// The errors of the routes about something that is in a state, such as a library or a batch.
+const STATE: &[ErrorKind] = &[NOT_FOUND, CONFLICT];
 
-/// The errors of the routes for all collections.
-const OF_COLLECTIONS: [Example; 4] = [
-    (
-        table::INVALID_BODY,
-        "the body could not be read: missing field `purpose` at line 1 column 2",
-    ),
-    (
-        table::PURPOSE_NOT_ALLOWED,
-        "the purpose `entry control` is not allowed here; the operator lists purposes in recognition.purposes",
-    ),
-    (
-        table::CONFLICT,
-        "another collection has the name `staff`; choose another name",
-    ),
-    (
-        table::INVALID_OPTION,
-        "option `retention_days`: must be from 1 to 1095 days, the limit of this server",
-    ),
-];
+/// The errors of the routes that erase.
+const ERASURE: &[ErrorKind] = &[NOT_FOUND, PAYLOADS_UNAVAILABLE];
 
-/// The errors of the routes for one collection.
-const OF_ONE_COLLECTION: [Example; 1] = [(
-    table::NOT_FOUND,
-    "there is no collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased",
-)];
+macro_rules! groups {
+    ($($(#[$doc:meta])* $name:ident: $($kinds:expr),+;)+) => {
+        $(
+            $(#[$doc])*
+            pub struct $name;
 
-/// The errors of the routes that enrol faces or search for one.
-const OF_FACES: [Example; 6] = [
-    (
-        table::NO_FACE,
-        "no face was found in the image; send an image that shows a face, or a lower min_score",
-    ),
-    (
-        table::NO_VECTOR,
-        "the face 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no vector; send its image to /embed first",
-    ),
-    (
-        table::CONTRACT_MISMATCH,
-        "the face has the contract c1 and the collection has c2; use faces of that contract",
-    ),
-    (
-        table::CONFLICT,
-        "the subject 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no valid consent, or its time is over; renew them, then enrol its faces",
-    ),
-    (
-        table::PURPOSE_NOT_ALLOWED,
-        "the collection 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has another purpose; search only for the purpose that its subjects were enrolled for",
-    ),
-    (
-        table::INDEX_UNAVAILABLE,
-        "faces cannot be searched for now; try again later",
-    ),
-];
-
-macro_rules! failures {
-    ($($(#[$doc:meta])* $name:ident: $($examples:ident),+;)+) => {$(
-        $(#[$doc])*
-        pub struct $name;
-
-        impl IntoResponses for $name {
-            fn responses() -> BTreeMap<String, RefOr<Response>> {
-                responses([$($examples.as_slice()),+].concat())
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<Response>> {
+                    references(&[$($kinds),+].concat())
+                }
             }
+        )+
+
+        /// Returns the responses of all groups by name.
+        pub(super) fn components() -> BTreeMap<String, RefOr<Response>> {
+            let groups = [$([$($kinds),+].concat()),+];
+            let responses = groups.iter().flat_map(|kinds| by_status(kinds).into_values());
+            responses
+                .map(|kinds| (name(&kinds), RefOr::T(response(&kinds))))
+                .collect()
         }
-    )+};
+    };
 }
 
-failures! {
-    /// The error responses of a route that takes images.
-    ImageFailures: OF_ACCESS, OF_IMAGES, OF_EVERY_ROUTE;
-    /// The error responses of `/process`.
-    ProcessFailures: OF_ACCESS, OF_IMAGES, OF_PROCESS, OF_EVERY_ROUTE;
-    /// The error responses of `/verify`.
-    VerifyFailures: OF_ACCESS, OF_VERIFY, OF_IMAGES, OF_EVERY_ROUTE;
-    /// The error responses of the routes for all collections.
-    CollectionsFailures: OF_ACCESS, OF_COLLECTIONS, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes for one collection and for its subjects.
-    CollectionFailures: OF_ACCESS, OF_ONE_COLLECTION, OF_COLLECTIONS, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes that enrol faces or search for one.
-    FacesFailures: OF_ACCESS, OF_ONE_COLLECTION, OF_FACES, OF_IMAGES, OF_EVERY_ROUTE;
-    /// The error responses of a route that lists stored images.
-    ListFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of a route for one stored image or face.
-    StoredFailures: OF_ACCESS, OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the route that erases.
-    ErasureFailures: OF_ACCESS, OF_ERASURES, OF_ONE_STORED, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes for all keys.
-    KeyFailures: OF_ACCESS, OF_KEYS, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes for one key.
-    OneKeyFailures: OF_ACCESS, OF_ONE_KEY, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes for all webhooks.
-    WebhookFailures: OF_ACCESS, OF_WEBHOOKS, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of the routes for one webhook.
-    OneWebhookFailures: OF_ACCESS, OF_ONE_WEBHOOK, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of a route for one batch.
-    BatchFailures: OF_ACCESS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of a route that takes the items of a batch.
-    SubmissionFailures: OF_ACCESS, OF_SUBMISSIONS, OF_ONE_BATCH, OF_THE_STORE, OF_EVERY_ROUTE;
-    /// The error responses of a route about the server.
-    ServiceFailures: OF_ACCESS, OF_THE_STORE, OF_EVERY_ROUTE;
+groups! {
     /// The error responses of a route that is open to everyone.
-    OpenFailures: OF_EVERY_ROUTE;
+    OpenFailures: EVERY;
+    /// The error responses of a route that reads about the server or lists what is stored.
+    ServiceFailures: EVERY, KEY;
+    /// The error responses of a route that reads or changes one stored object.
+    StoredFailures: EVERY, KEY, &[NOT_FOUND];
+    /// The error responses of a route that erases what its path names.
+    EraseFailures: EVERY, KEY, ERASURE;
+    /// The error responses of the route that erases what its body names.
+    ErasureFailures: EVERY, KEY, BODY, ERASURE;
+    /// The error responses of the route that creates a key.
+    KeyFailures: EVERY, KEY, BODY;
+    /// The error responses of the route that creates a webhook.
+    WebhookFailures: EVERY, KEY, BODY, &[CONFLICT];
+    /// The error responses of the route that creates a collection.
+    CollectionsFailures: EVERY, KEY, BODY, &[CONFLICT, PURPOSE_NOT_ALLOWED];
+    /// The error responses of a route that changes a collection or what is in it.
+    CollectionFailures: EVERY, KEY, BODY, STATE, &[PURPOSE_NOT_ALLOWED];
+    /// The error responses of a route that reads what is in a library.
+    LibraryFailures: EVERY, KEY, STATE;
+    /// The error responses of a route that erases what is in a library.
+    LibraryEraseFailures: EVERY, KEY, STATE, ERASURE;
+    /// The error responses of a route for one batch.
+    BatchFailures: EVERY, KEY, STATE, &[PAYLOADS_UNAVAILABLE];
+    /// The error responses of a route that takes the items of a batch.
+    SubmissionFailures: EVERY, KEY, BODY, STATE, ITEMS, &[PAYLOADS_UNAVAILABLE];
+    /// The error responses of a route that takes images.
+    ImageFailures: EVERY, KEY, BODY, IMAGES;
+    /// The error responses of `/process`.
+    ProcessFailures: EVERY, KEY, BODY, IMAGES, &[ANONYMIZATION_FAILED];
+    /// The error responses of `/verify`.
+    VerifyFailures: EVERY, KEY, BODY, IMAGES, FACES;
+    /// The error responses of the routes that enrol faces or search for one.
+    FacesFailures: EVERY, KEY, BODY, IMAGES, FACES, &[CONFLICT, PURPOSE_NOT_ALLOWED, INDEX_UNAVAILABLE];
 }
 
-/// Returns one response for each status, with one example for each code.
-fn responses(examples: Vec<Example>) -> BTreeMap<String, RefOr<Response>> {
-    let mut by_status: BTreeMap<u16, Vec<Example>> = BTreeMap::new();
-    for example in examples {
-        let of_status = by_status.entry(example.0.status).or_default();
-        if !of_status.iter().any(|(kind, _)| *kind == example.0) {
-            of_status.push(example);
-        }
+/// Returns the kinds of each status, in the order of the table.
+fn by_status(kinds: &[ErrorKind]) -> BTreeMap<u16, Vec<ErrorKind>> {
+    let mut by_status: BTreeMap<u16, Vec<ErrorKind>> = BTreeMap::new();
+    for kind in ALL.iter().filter(|kind| kinds.contains(kind)) {
+        by_status.entry(kind.status).or_default().push(*kind);
     }
     by_status
+}
+
+/// Returns a reference to a component for each status.
+fn references(kinds: &[ErrorKind]) -> BTreeMap<String, RefOr<Response>> {
+    let reference = |kinds: &[ErrorKind]| RefOr::Ref(Ref::from_response_name(name(kinds)));
+    by_status(kinds)
         .into_iter()
-        .map(|(status, examples)| (status.to_string(), RefOr::T(response(&examples))))
+        .map(|(status, kinds)| (status.to_string(), reference(&kinds)))
         .collect()
 }
 
-fn response(examples: &[Example]) -> Response {
-    let titles: Vec<&str> = examples.iter().map(|(kind, _)| kind.title).collect();
+/// Returns a response with an example of each kind.
+fn response(kinds: &[ErrorKind]) -> Response {
+    let titles: Vec<&str> = kinds.iter().map(|kind| kind.title).collect();
     let content = ContentBuilder::new()
         .schema(Some(Ref::from_schema_name(Problem::name())))
-        .examples_from_iter(examples.iter().map(|(kind, detail)| {
+        .examples_from_iter(kinds.iter().map(|kind| {
             let problem = json!({
                 "type": "about:blank",
                 "title": kind.title,
                 "status": kind.status,
-                "detail": detail,
+                "detail": kind.example,
                 "code": kind.code,
                 "request_id": "0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d",
             });
@@ -425,7 +174,7 @@ fn response(examples: &[Example]) -> Response {
     let response = ResponseBuilder::new()
         .description(titles.join(", or "))
         .content("application/problem+json", content);
-    if examples.iter().all(|(kind, _)| kind.status != 429) {
+    if kinds.iter().all(|kind| kind.status != 429) {
         return response.build();
     }
     let seconds = ObjectBuilder::new().schema_type(Type::Integer);

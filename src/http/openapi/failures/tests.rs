@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
-use facescan_inference::registry::Thresholds;
 use facescan_store::{Observer, StoreError, StoreSettings};
 use uuid::Uuid;
 
-use super::*;
+use super::{names::NAMES, response as response_of, *};
 use crate::{
     access::{error::AccessError, openid::JwksError},
     admission::{AdmissionError, Priority},
     audit::AuditError,
-    config::{Config, DetSize, Sources},
+    batches::{error::BatchError, payloads::PayloadError},
+    config::{Config, Sources},
     context::scope::Scope,
     http::{
         error::ApiError,
@@ -19,11 +19,8 @@ use crate::{
         middleware::deadline,
     },
     ingest::{error::IngestError, fetch::FetchError, guard::Refused},
-    pipeline::{
-        core::error::{InvalidOption, PipelineError},
-        operations::scan::{kind::ScanKind, request::ScanRequest},
-    },
-    recognition::{error::RecognitionError, verify::Side},
+    pipeline::core::error::PipelineError,
+    recognition::{error::RecognitionError, index::IndexError},
 };
 
 /// Returns the error of a database that was closed.
@@ -48,23 +45,11 @@ fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {
 /// Returns the errors of options and bodies.
 fn errors_of_requests() -> Vec<ApiError> {
     let (config, _) = Config::load(&Sources::default()).unwrap();
-    let thresholds = Thresholds {
-        score: 0.5,
-        nms_iou: 0.5,
-        cosine_far_1e3: None,
-        cosine_far_1e4: None,
-    };
-    let options = ScanRequest {
-        det_size: Some(DetSize::Side(100)),
-        ..ScanRequest::default()
-    };
-    let size = options.resolve(ScanKind::Detect, &config, &thresholds);
     let timeout = deadline::requested_limit_ms(&headers(deadline::HEADER, "0"));
     let json = serde_json::from_slice::<serde_json::Value>(b"<").unwrap_err();
     let server = &config.server;
     let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
     vec![
-        size.unwrap_err().into(),
         timeout.unwrap_err(),
         BodyFormat::of(&headers(CONTENT_TYPE, "text/plain"))
             .err()
@@ -85,7 +70,7 @@ fn errors_of_requests() -> Vec<ApiError> {
         },
         AdmissionError::Images(Priority::Interactive).into(),
         not_found("image", id),
-        ApiError::NotFound("there is no key 5f0c2a9be1d34c77".to_owned()),
+        ApiError::MethodNotAllowed,
         AccessError::InvalidCredential.into(),
         AccessError::MissingScope(Scope::Read).into(),
         AccessError::RateLimited {
@@ -93,7 +78,6 @@ fn errors_of_requests() -> Vec<ApiError> {
             retry_after: Duration::from_secs(1),
         }
         .into(),
-        InvalidOption::new("scopes", "must have at least one scope").into(),
         AuditError(None).into(),
         AccessError::Issuer(JwksError("away".into())).into(),
         ApiError::Internal("a secret of the server".to_owned()),
@@ -130,22 +114,30 @@ fn errors_of_images() -> Vec<ApiError> {
             reason: "there is no such device".to_owned(),
         }),
         ApiError::from(PipelineError::AnonymizationFailed { searches: 5 }),
+        ApiError::from(PipelineError::TooMuchWork {
+            needed: 9000,
+            limit: 4096,
+        }),
     ]
 }
 
-/// Returns the errors of comparisons.
+/// Returns the errors of collections, of comparisons and of batches.
 fn errors_of_recognition() -> Vec<ApiError> {
     let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
-    let errors = [
-        RecognitionError::NoFace(Side::A),
-        RecognitionError::NoVector(id),
+    vec![
+        RecognitionError::NoFaceToSearch.into(),
+        RecognitionError::NoVector(id).into(),
         RecognitionError::ContractMismatch {
             a: "c1".to_owned(),
             b: "c2".to_owned(),
-        },
-        RecognitionError::NotFound(id),
-    ];
-    errors.into_iter().map(ApiError::from).collect()
+        }
+        .into(),
+        RecognitionError::NameTaken("staff".to_owned()).into(),
+        RecognitionError::PurposeNotAllowed("entry control".to_owned()).into(),
+        RecognitionError::Index(IndexError::Busy).into(),
+        BatchError::KeyReused(id).into(),
+        BatchError::Payload(PayloadError::Missing).into(),
+    ]
 }
 
 #[tokio::test]
@@ -160,19 +152,28 @@ async fn the_server_sends_the_text_of_every_example() {
         .iter()
         .map(|error| (error.kind(), error.public_detail()))
         .collect();
-    let examples = [
-        OF_EVERY_ROUTE.as_slice(),
-        &OF_THE_STORE,
-        &OF_IMAGES,
-        &OF_ONE_STORED,
-        &OF_ACCESS,
-        &OF_ONE_KEY,
-        &OF_KEYS[1..],
-        &OF_PROCESS,
-        &OF_VERIFY,
-    ];
-    for (kind, detail) in examples.concat() {
-        let found = sent.contains(&(kind, detail.to_owned()));
-        assert!(found, "no error has the text {detail:?}: {sent:#?}");
+    for kind in ALL {
+        let found = sent.contains(&(*kind, kind.example.to_owned()));
+        assert!(found, "no error has the text of {kind:?}: {sent:#?}");
+    }
+}
+
+#[test]
+fn the_groups_use_every_name() {
+    let components = components();
+    for (name, kinds) in NAMES {
+        let expected = RefOr::T(response_of(kinds));
+        assert!(components.get(*name) == Some(&expected), "{name}");
+    }
+}
+
+/// A generated client has a type of each name.
+#[test]
+fn the_names_are_short_and_no_schema_has_them() {
+    let document = crate::http::openapi_document();
+    let components = document.components.unwrap();
+    for name in components.responses.keys() {
+        assert!(name.len() <= 32, "{name}: give it a name in NAMES");
+        assert!(!components.schemas.contains_key(name), "{name}");
     }
 }
