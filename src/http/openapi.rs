@@ -8,7 +8,9 @@ use crate::http::problem::Problem;
 pub mod answers;
 pub mod bodies;
 mod complete;
+pub mod documented;
 pub mod failures;
+pub mod routes;
 
 pub use complete::complete;
 

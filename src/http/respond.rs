@@ -1,5 +1,6 @@
 //! Writes answers in the format that the caller accepts.
 
+pub mod negotiated;
 mod reserved_body;
 
 use std::{cmp::Reverse, io};

@@ -2,8 +2,7 @@
 
 use axum::{
     extract::{Path, State},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    http::HeaderMap,
 };
 use facescan_store::ApiKey;
 use secrecy::ExposeSecret;
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     access::{
@@ -25,8 +24,14 @@ use crate::{
         AppState,
         error::ApiError,
         extract::json_object::JsonObject,
-        openapi::failures::{KeyFailures, ServiceFailures, StoredFailures},
-        respond::{Accepted, respond_small},
+        openapi::{
+            failures::{KeyFailures, ServiceFailures, StoredFailures},
+            routes::routes,
+        },
+        respond::{
+            Accepted,
+            negotiated::{Created, Negotiated, NoContent},
+        },
     },
 };
 
@@ -131,19 +136,14 @@ fn require_key(context: &RequestContext) -> Result<(), AccessError> {
 #[utoipa::path(
     post, path = "/keys", operation_id = "create_key", tag = "access",
     request_body = KeyBody, security(("key" = ["admin"])),
-    responses(
-        (status = 201, description = "Created", content(
-            (KeyAnswer = "application/json"), (KeyAnswer = "application/msgpack")
-        )),
-        KeyFailures,
-    )
+    responses(KeyFailures)
 )]
 pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     body: Result<JsonObject<KeyBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Created<KeyAnswer>, ApiError> {
     require_key(&context)?;
     let created = match body {
         Ok(JsonObject(body)) => create_from(&state, &context, body).await,
@@ -154,8 +154,7 @@ pub async fn create(
         ..AuditEvent::change(CREATE_KEY, "")
     };
     let answer = recorded(&state, &context, (created, failed)).await?;
-    let body = respond_small(Accepted::structured(&headers), &answer)?;
-    Ok((StatusCode::CREATED, body).into_response())
+    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
 }
 
 async fn create_from(
@@ -197,24 +196,19 @@ async fn recorded<T>(
 /// Lists the keys of the tenant of the caller.
 #[utoipa::path(
     get, path = "/keys", operation_id = "list_keys", tag = "access", security(("key" = ["admin"])),
-    responses(
-        (status = 200, description = "The keys", content(
-            (KeysAnswer = "application/json"), (KeysAnswer = "application/msgpack")
-        )),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<KeysAnswer>, ApiError> {
     require_key(&context)?;
     let keys = state.keys.list(&context.principal.tenant).await?;
     let answer = KeysAnswer {
         keys: keys.into_iter().map(KeyAnswer::from).collect(),
     };
-    respond_small(Accepted::structured(&headers), &answer)
+    Negotiated::small(Accepted::structured(&headers), &answer)
 }
 
 /// Revokes a key.
@@ -223,16 +217,13 @@ pub async fn list(
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "access", security(("key" = ["admin"])),
     params(("id" = String, Path, description = "The id of the key")),
-    responses(
-        (status = 204, description = "Revoked"),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
 pub async fn revoke(
     State(state): State<AppState>,
     context: RequestContext,
     Path(id): Path<String>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<NoContent, ApiError> {
     require_key(&context)?;
     let revoked = revoke_one(&state, &context, &id).await;
     let failed = AuditEvent {
@@ -241,7 +232,7 @@ pub async fn revoke(
         ..AuditEvent::change(REVOKE_KEY, "")
     };
     recorded(&state, &context, (revoked, failed)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 async fn revoke_one(state: &AppState, context: &RequestContext, id: &str) -> Result<(), ApiError> {

@@ -1,14 +1,10 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::HeaderMap};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use facescan_store::{Webhook, WebhookHost};
@@ -20,8 +16,14 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{json_object::JsonObject, stored_request::StoredRequest},
-        openapi::failures::{ServiceFailures, StoredFailures, WebhookFailures},
-        respond::{Accepted, respond_small},
+        openapi::{
+            failures::{ServiceFailures, StoredFailures, WebhookFailures},
+            routes::routes,
+        },
+        respond::{
+            Accepted,
+            negotiated::{Created, Negotiated, NoContent},
+        },
     },
 };
 
@@ -200,43 +202,32 @@ impl WebhookAnswer {
     post, path = "/webhooks", operation_id = "create_webhook", tag = "batches",
     security(("key" = ["batch"])),
     request_body = WebhookBody,
-    responses(
-        (status = 201, description = "Created", content(
-            (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
-        )),
-        WebhookFailures,
-    )
+    responses(WebhookFailures)
 )]
 pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     body: Result<JsonObject<WebhookBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Created<WebhookAnswer>, ApiError> {
     let JsonObject(body) = body?;
     let content = (body.url.as_str(), body.secret.as_deref());
     let webhook = state.batches.create_webhook(&context, content).await?;
     let answer = WebhookAnswer::with_secret(webhook);
-    let body = respond_small(Accepted::structured(&headers), &answer)?;
-    Ok((StatusCode::CREATED, body).into_response())
+    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
 }
 
 /// Lists the webhooks that are told about every batch, and the hosts that fail for those of one batch.
 #[utoipa::path(
     get, path = "/webhooks", operation_id = "list_webhooks", tag = "batches",
     security(("key" = ["batch"])),
-    responses(
-        (status = 200, description = "The webhooks", content(
-            (WebhooksAnswer = "application/json"), (WebhooksAnswer = "application/msgpack")
-        )),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
     let webhooks = &state.batches.store;
     let tenant = &context.principal.tenant;
     let listed = webhooks.list_webhooks(tenant).await?;
@@ -249,7 +240,7 @@ pub async fn list(
             .map(|host| FailingHostAnswer::new(host, now))
             .collect(),
     };
-    respond_small(Accepted::structured(&headers), &answer)
+    Negotiated::small(Accepted::structured(&headers), &answer)
 }
 
 /// Deletes a webhook with its messages.
@@ -257,15 +248,12 @@ pub async fn list(
     delete, path = "/webhooks/{id}", operation_id = "delete_webhook", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the webhook")),
-    responses(
-        (status = 204, description = "Deleted"),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
+pub async fn delete(request: StoredRequest) -> Result<NoContent, ApiError> {
     let batches = &request.state.batches;
     batches.delete_webhook(&request.context, request.id).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Switches a webhook on that was switched off.
@@ -275,17 +263,12 @@ pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
     post, path = "/webhooks/{id}/enable", operation_id = "enable_webhook", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the webhook")),
-    responses(
-        (status = 200, description = "The webhook", content(
-            (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn enable(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn enable(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches.enable_webhook(&request.context, request.id).await?;
-    respond_small(request.accepted(), &WebhookAnswer::from(webhook))
+    Negotiated::small(request.accepted(), &WebhookAnswer::from(webhook))
 }
 
 /// Replaces the secret of a webhook.
@@ -295,17 +278,12 @@ pub async fn enable(request: StoredRequest) -> Result<Response, ApiError> {
     post, path = "/webhooks/{id}/rotate-secret", operation_id = "rotate_webhook_secret", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the webhook")),
-    responses(
-        (status = 200, description = "The webhook with its new secret", content(
-            (WebhookAnswer = "application/json"), (WebhookAnswer = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn rotate(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn rotate(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches
         .rotate_webhook_secret(&request.context, request.id)
         .await?;
-    respond_small(request.accepted(), &WebhookAnswer::with_secret(webhook))
+    Negotiated::small(request.accepted(), &WebhookAnswer::with_secret(webhook))
 }

@@ -16,7 +16,7 @@ use utoipa::{
     },
 };
 
-use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource, failures};
+use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource, failures, routes::operations};
 use crate::{
     http::route_scopes::{self, SCHEME},
     pipeline::operations::process::step::Step,
@@ -60,14 +60,7 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     // Otherwise the schema would also accept an image with faces.
     close::<EncodedImage>(schemas);
     for item in document.paths.paths.values_mut() {
-        let operations = [
-            &mut item.get,
-            &mut item.put,
-            &mut item.post,
-            &mut item.delete,
-            &mut item.patch,
-        ];
-        for operation in operations.into_iter().flatten() {
+        for operation in operations(item) {
             add_forms(operation, schemas);
             add_key_header(operation);
             add_links(operation);

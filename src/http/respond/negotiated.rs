@@ -1,0 +1,119 @@
+//! Typed responses. The document describes what a handler returns by its type: see
+//! [`Documented`](crate::http::openapi::documented::Documented).
+
+use std::marker::PhantomData;
+
+use axum::{
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use super::{Accepted, respond, respond_small};
+use crate::{context::RequestContext, http::error::ApiError};
+
+/// A written body `T`, as JSON or as msgpack. The status is 200.
+pub struct Negotiated<T> {
+    response: Response,
+    body: PhantomData<fn() -> T>,
+}
+
+/// A body `T` with the status 201.
+pub struct Created<T>(pub Negotiated<T>);
+
+/// A body `T` with the status 202: the work goes on in the background.
+pub struct Queued<T>(pub Negotiated<T>);
+
+/// A body `T` whose status says whether the work is done.
+pub enum DoneOrQueued<T> {
+    /// The work is done: 200.
+    Done(Negotiated<T>),
+    /// The work goes on in the background: 202.
+    Queued(Negotiated<T>),
+}
+
+/// No body, with the status 204.
+pub struct NoContent;
+
+/// No body, with a status that says whether something is deleted.
+pub enum Deletion {
+    /// It is deleted: 204.
+    Done,
+    /// It is hidden, and deleted in the background: 202.
+    Queued,
+}
+
+impl<T: Serialize> Negotiated<T> {
+    /// Writes a body of a few kilobytes on this thread, because that is faster than another thread.
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] if it cannot be serialized.
+    pub fn small(accepted: Accepted, body: &T) -> Result<Self, ApiError> {
+        respond_small(accepted, body).map(Self::from_written)
+    }
+
+    fn from_written(response: Response) -> Self {
+        Self {
+            response,
+            body: PhantomData,
+        }
+    }
+}
+
+impl<T: Serialize + Send + 'static> Negotiated<T> {
+    /// Writes a large body on a thread of its own. The body takes its memory from that of the request.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the body cannot be
+    /// serialized.
+    pub async fn large(
+        context: &RequestContext,
+        accepted: Accepted,
+        body: T,
+    ) -> Result<Self, ApiError> {
+        let written = respond(context, accepted, body).await;
+        written.map(Self::from_written)
+    }
+}
+
+impl<T> IntoResponse for Negotiated<T> {
+    fn into_response(self) -> Response {
+        self.response
+    }
+}
+
+impl<T> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, self.0).into_response()
+    }
+}
+
+impl<T> IntoResponse for Queued<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::ACCEPTED, self.0).into_response()
+    }
+}
+
+impl<T> IntoResponse for DoneOrQueued<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Done(body) => body.into_response(),
+            Self::Queued(body) => Queued(body).into_response(),
+        }
+    }
+}
+
+impl IntoResponse for NoContent {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
+}
+
+impl IntoResponse for Deletion {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Done => NoContent.into_response(),
+            Self::Queued => StatusCode::ACCEPTED.into_response(),
+        }
+    }
+}
