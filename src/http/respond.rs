@@ -1,6 +1,7 @@
 //! Writes answers in the format that the caller accepts.
 
 pub mod negotiated;
+pub mod page;
 mod reserved_body;
 
 use std::{cmp::Reverse, io};

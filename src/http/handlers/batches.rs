@@ -8,16 +8,15 @@ mod submit;
 
 use axum::{
     extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode},
-    response::Response,
+    http::HeaderMap,
 };
-use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget};
-use serde::{Deserialize, Serialize};
+use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget, PageRequest};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use super::erasures::erase_named;
+use super::{erasures::erase_named, page::Cursor};
 use crate::{
     access::error::AccessError,
     audit::AuditEvent,
@@ -26,16 +25,18 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::failures::{BatchFailures, ServiceFailures},
-        respond::{Accepted, respond},
+        extract::{read_query, stored_request::StoredRequest},
+        openapi::{
+            failures::{BatchFailures, ServiceFailures},
+            routes::routes,
+        },
+        respond::{
+            Accepted,
+            negotiated::{Negotiated, NoContent},
+            page::{Listed, Page},
+        },
     },
 };
-
-/// The default number of batches on a page.
-const DEFAULT_PAGE_SIZE: u32 = 50;
-/// The maximum number of batches on a page.
-const MAX_PAGE_SIZE: u32 = 500;
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -89,60 +90,43 @@ impl From<StateFilter> for BatchState {
     }
 }
 
-/// A page of batches, newest first.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = BatchPage)]
-pub struct BatchPageAnswer {
-    /// The batches.
-    batches: Vec<BatchAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for BatchAnswer {
+    const ENTRIES: &'static str = "batches";
+    const PAGE: &'static str = "BatchPage";
+    const DESCRIPTION: &'static str = "A page of batches, newest first.";
 }
 
 /// Lists batches, newest first.
 #[utoipa::path(
     get, path = "/batches", operation_id = "list_batches", tag = "batches", params(BatchesQuery),
     security(("key" = ["batch"])),
-    responses(
-        (status = 200, description = "A page of batches", content(
-            (BatchPageAnswer = "application/json"), (BatchPageAnswer = "application/msgpack")
-        )),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<BatchAnswer>>, ApiError> {
     let query: BatchesQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+    let cursor = Cursor::new(query.after, query.limit)?;
     let filter = BatchFilter {
         state: query.state.map(BatchState::from),
         name: query.name,
     };
-    // One more batch than requested shows whether there is a next page.
-    let page = BatchPage {
-        after: query.after,
-        limit: limit + 1,
-    };
+    let PageRequest { after, limit } = cursor.wanted();
     let store = &state.batches.store;
-    let mut batches = store
-        .list_batches(&context.principal.tenant, &filter, page)
+    let tenant = &context.principal.tenant;
+    let listed = store
+        .list_batches(tenant, &filter, BatchPage { after, limit })
         .await?;
-    let more = batches.len() > limit as usize;
-    batches.truncate(limit as usize);
     let now = state.batches.clock().now();
-    let answer = BatchPageAnswer {
-        next: batches.last().filter(|_| more).map(|batch| batch.id),
-        batches: batches
-            .into_iter()
-            .map(|batch| BatchAnswer::new(batch, now))
-            .collect(),
-    };
-    respond(&context, Accepted::structured(&headers), answer).await
+    let page = cursor.page(
+        listed,
+        |batch| batch.id,
+        |batch| BatchAnswer::new(batch, now),
+    );
+    Negotiated::large(&context, Accepted::structured(&headers), page).await
 }
 
 /// Checks that the caller may search, if the operation of a batch is a search.
@@ -154,10 +138,13 @@ fn check_may_search(context: &RequestContext, operation: &str) -> Result<(), Api
     }
 }
 
-async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiError> {
+async fn answer(
+    request: &StoredRequest,
+    batch: Batch,
+) -> Result<Negotiated<BatchAnswer>, ApiError> {
     let now = request.state.batches.clock().now();
     let answer = BatchAnswer::new(batch, now);
-    request.respond::<BatchAnswer>("batch", Some(answer)).await
+    Negotiated::large(&request.context, request.accepted(), answer).await
 }
 
 /// Reads a batch with its counts.
@@ -165,14 +152,9 @@ async fn answer(request: &StoredRequest, batch: Batch) -> Result<Response, ApiEr
     get, path = "/batches/{id}", operation_id = "read_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
-    responses(
-        (status = 200, description = "The batch", content(
-            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
-        )),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
     answer(&request, batch).await
@@ -183,14 +165,9 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     post, path = "/batches/{id}/close", operation_id = "close_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
-    responses(
-        (status = 200, description = "The batch", content(
-            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
-        )),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn close(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
     request
         .record(AuditEvent::change("close_batch", request.id))
         .await?;
@@ -204,14 +181,9 @@ pub async fn close(request: StoredRequest) -> Result<Response, ApiError> {
     post, path = "/batches/{id}/cancel", operation_id = "cancel_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
-    responses(
-        (status = 200, description = "The batch", content(
-            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
-        )),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn cancel(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
     request
         .record(AuditEvent::change("cancel_batch", request.id))
         .await?;
@@ -225,14 +197,9 @@ pub async fn cancel(request: StoredRequest) -> Result<Response, ApiError> {
     post, path = "/batches/{id}/retry", operation_id = "retry_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
-    responses(
-        (status = 200, description = "The batch", content(
-            (BatchAnswer = "application/json"), (BatchAnswer = "application/msgpack")
-        )),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn retry(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
     request
         .record(AuditEvent::change("retry_batch", request.id))
         .await?;
@@ -249,11 +216,8 @@ pub async fn retry(request: StoredRequest) -> Result<Response, ApiError> {
     delete, path = "/batches/{id}", operation_id = "delete_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
-    responses(
-        (status = 204, description = "Deleted"),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn delete(request: StoredRequest) -> Result<StatusCode, ApiError> {
+pub async fn delete(request: StoredRequest) -> Result<NoContent, ApiError> {
     erase_named(&request, ErasureTarget::Batch(request.id)).await
 }

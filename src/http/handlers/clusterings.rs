@@ -1,27 +1,29 @@
 //! `/collections/{id}/clusterings` and what is below it.
 
-use axum::{
-    extract::RawQuery,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::extract::RawQuery;
 use facescan_store::{Clustering, ClusteringProgress, ClusteringState, NewClustering, Written};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use super::page::{Page, PageQuery};
+use super::page::{Cursor, PageQuery};
 use crate::{
     audit::AuditEvent,
     http::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::{CollectionFailures, LibraryFailures},
-        respond::respond_small,
+        openapi::{
+            failures::{CollectionFailures, LibraryFailures},
+            routes::routes,
+        },
+        respond::{
+            negotiated::{Negotiated, Queued},
+            page::{Listed, Page},
+        },
     },
     recognition::{collections::key, error::RecognitionError, libraries::clustering::check},
 };
@@ -115,14 +117,10 @@ pub enum ClusteringStateName {
     Cancelled,
 }
 
-/// A page of clusterings, newest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ClusteringPage {
-    /// The clusterings.
-    clusterings: Vec<ClusteringAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for ClusteringAnswer {
+    const ENTRIES: &'static str = "clusterings";
+    const PAGE: &'static str = "ClusteringPage";
+    const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
 }
 
 impl From<ClusteringState> for ClusteringStateName {
@@ -167,17 +165,12 @@ impl From<Clustering> for ClusteringAnswer {
     security(("key" = ["enrol"])),
     params(("id" = Uuid, Path, description = "The id of the library")),
     request_body = ClusteringBody,
-    responses(
-        (status = 202, description = "Accepted", content(
-            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn create(
     request: CollectionRequest,
     body: Result<JsonObject<ClusteringBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Queued<ClusteringAnswer>, ApiError> {
     let library = request.library().await?;
     let JsonObject(body) = body?;
     let state = &request.state;
@@ -213,8 +206,7 @@ pub async fn create(
         finished_at: None,
         error: None,
     });
-    let body = respond_small(request.accepted, &answer)?;
-    Ok((StatusCode::ACCEPTED, body).into_response())
+    Negotiated::small(request.accepted, &answer).map(Queued)
 }
 
 /// Lists the clusterings of a library.
@@ -222,27 +214,19 @@ pub async fn create(
     get, path = "/collections/{id}/clusterings", operation_id = "list_clusterings", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
-    responses(
-        (status = 200, description = "The clusterings", content(
-            (ClusteringPage = "application/json"), (ClusteringPage = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<ClusteringAnswer>>, ApiError> {
     let library = request.library().await?;
-    let page = Page::read(query.as_deref())?;
+    let cursor = Cursor::read(query.as_deref())?;
     let store = &request.state.libraries.store;
-    let mut listed = store.list_clusterings(key(&library), page.wanted()).await?;
-    let next = page.cut(&mut listed, |clustering| clustering.request.id);
-    let answer = ClusteringPage {
-        clusterings: listed.into_iter().map(ClusteringAnswer::from).collect(),
-        next,
-    };
-    respond_small(request.accepted, &answer)
+    let wanted = cursor.wanted();
+    let listed = store.list_clusterings(key(&library), wanted).await?;
+    let page = cursor.page(listed, |row| row.request.id, ClusteringAnswer::from);
+    Negotiated::small(request.accepted, &page)
 }
 
 /// Reads a clustering.
@@ -253,20 +237,15 @@ pub async fn list(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("clustering" = Uuid, Path, description = "The id of the clustering"),
     ),
-    responses(
-        (status = 200, description = "The clustering", content(
-            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAnswer>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     let store = &request.state.libraries.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
-    respond_small(request.accepted, &ClusteringAnswer::from(clustering))
+    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
 }
 
 /// Cancels a clustering.
@@ -280,14 +259,9 @@ pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
         ("id" = Uuid, Path, description = "The id of the library"),
         ("clustering" = Uuid, Path, description = "The id of the clustering"),
     ),
-    responses(
-        (status = 200, description = "The clustering", content(
-            (ClusteringAnswer = "application/json"), (ClusteringAnswer = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
-pub async fn cancel(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn cancel(request: CollectionRequest) -> Result<Negotiated<ClusteringAnswer>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     let state = &request.state;
@@ -299,5 +273,5 @@ pub async fn cancel(request: CollectionRequest) -> Result<Response, ApiError> {
         .cancel_clustering(key(&library), id, now, event)
         .await?
         .ok_or(RecognitionError::NoClustering(id))?;
-    respond_small(request.accepted, &ClusteringAnswer::from(clustering))
+    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
 }

@@ -2,8 +2,7 @@
 
 use axum::{
     extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    http::HeaderMap,
 };
 use facescan_store::{
     Changed, Collection, CollectionKind, CollectionSize, CollectionTerms, ErasureTarget,
@@ -13,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
     erasures::erase_from_collection,
-    page::{Page, PageQuery},
+    page::{Cursor, PageQuery},
 };
 use crate::{
     audit::AuditEvent,
@@ -27,10 +26,18 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::{
-            CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
+        openapi::{
+            failures::{
+                CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures,
+                StoredFailures,
+            },
+            routes::routes,
         },
-        respond::{Accepted, respond_small},
+        respond::{
+            Accepted,
+            negotiated::{Created, Deletion, Negotiated},
+            page::{Listed, Page},
+        },
     },
     recognition::{
         collections::{
@@ -165,14 +172,10 @@ pub struct CollectionAnswer {
     enrolments: Option<u64>,
 }
 
-/// A page of collections, oldest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct CollectionPage {
-    /// The collections.
-    collections: Vec<CollectionAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for CollectionAnswer {
+    const ENTRIES: &'static str = "collections";
+    const PAGE: &'static str = "CollectionPage";
+    const DESCRIPTION: &'static str = "A page of collections, oldest first.";
 }
 
 impl CollectionAnswer {
@@ -203,19 +206,14 @@ impl CollectionAnswer {
     post, path = "/collections", operation_id = "create_collection", tag = "recognition",
     security(("key" = ["enrol"])),
     request_body = CollectionBody,
-    responses(
-        (status = 201, description = "Created", content(
-            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
-        )),
-        CollectionsFailures,
-    )
+    responses(CollectionsFailures)
 )]
 pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     body: Result<JsonObject<CollectionBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Created<CollectionAnswer>, ApiError> {
     let JsonObject(body) = body?;
     let collections = &state.collections;
     let collection = new_collection(&state, &context, body)?;
@@ -233,8 +231,7 @@ pub async fn create(
         }
     }
     let answer = CollectionAnswer::new(collection, Some(CollectionSize::default()));
-    let body = respond_small(Accepted::structured(&headers), &answer)?;
-    Ok((StatusCode::CREATED, body).into_response())
+    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
 }
 
 fn new_collection(
@@ -289,32 +286,24 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
     get, path = "/collections", operation_id = "list_collections", tag = "recognition",
     params(PageQuery),
     security(("key" = ["search"])),
-    responses(
-        (status = 200, description = "The collections", content(
-            (CollectionPage = "application/json"), (CollectionPage = "application/msgpack")
-        )),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
-    let page = Page::read(query.as_deref())?;
+) -> Result<Negotiated<Page<CollectionAnswer>>, ApiError> {
+    let cursor = Cursor::read(query.as_deref())?;
     let tenant = &context.principal.tenant;
     let store = &state.collections.store;
-    let mut listed = store.list_collections(tenant, page.wanted()).await?;
-    let next = page.cut(&mut listed, |collection| collection.id);
-    let answer = CollectionPage {
-        collections: listed
-            .into_iter()
-            .map(|collection| CollectionAnswer::new(collection, None))
-            .collect(),
-        next,
-    };
-    respond_small(Accepted::structured(&headers), &answer)
+    let listed = store.list_collections(tenant, cursor.wanted()).await?;
+    let page = cursor.page(
+        listed,
+        |collection| collection.id,
+        |collection| CollectionAnswer::new(collection, None),
+    );
+    Negotiated::small(Accepted::structured(&headers), &page)
 }
 
 /// Reads a collection.
@@ -322,23 +311,21 @@ pub async fn list(
     get, path = "/collections/{id}", operation_id = "read_collection", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
-    responses(
-        (status = 200, description = "The collection", content(
-            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<CollectionAnswer>, ApiError> {
     let collection = request.collection().await?;
     answer(&request, collection).await
 }
 
-async fn answer(request: &CollectionRequest, collection: Collection) -> Result<Response, ApiError> {
+async fn answer(
+    request: &CollectionRequest,
+    collection: Collection,
+) -> Result<Negotiated<CollectionAnswer>, ApiError> {
     let store = &request.state.collections.store;
     let size = store.collection_size(collection.id).await?;
     let answer = CollectionAnswer::new(collection, Some(size));
-    respond_small(request.accepted, &answer)
+    Negotiated::small(request.accepted, &answer)
 }
 
 /// Changes a collection.
@@ -349,17 +336,12 @@ async fn answer(request: &CollectionRequest, collection: Collection) -> Result<R
     security(("key" = ["enrol"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
     request_body = CollectionChangeBody,
-    responses(
-        (status = 200, description = "The collection", content(
-            (CollectionAnswer = "application/json"), (CollectionAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn change(
     request: CollectionRequest,
     body: Result<JsonObject<CollectionChangeBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<CollectionAnswer>, ApiError> {
     let collection = request.collection().await?;
     let JsonObject(body) = body?;
     let change = TermsChange {
@@ -401,13 +383,9 @@ pub async fn change(
     delete, path = "/collections/{id}", operation_id = "erase_collection", tag = "recognition",
     security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
-    responses(
-        (status = 204, description = "Erased"),
-        (status = 202, description = "No answer has it from here on. The erasure goes on"),
-        EraseFailures,
-    )
+    responses(EraseFailures)
 )]
-pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let target = ErasureTarget::Collection(request.id);
     erase_from_collection(&request, target).await
 }

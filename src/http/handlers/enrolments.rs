@@ -1,19 +1,19 @@
 //! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrolment}`.
 
-use axum::{extract::RawQuery, http::StatusCode, response::Response};
+use axum::extract::RawQuery;
 use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_store::{Collection, Enrolment, ErasureTarget};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
     erasures::erase_from_collection,
     named_faces::{NamedFace, NamedFaces},
-    page::{Page, PageQuery},
+    page::{Cursor, PageQuery},
 };
 use crate::{
     admission::Priority,
@@ -27,8 +27,12 @@ use crate::{
             Bytes,
             bodies::{EnrolBody, FacesForm},
             failures::{EraseFailures, FacesFailures, StoredFailures},
+            routes::routes,
         },
-        respond::respond_small,
+        respond::{
+            negotiated::{Deletion, Negotiated},
+            page::{Listed, Page},
+        },
     },
     pipeline::{
         core::{
@@ -143,14 +147,10 @@ pub enum EnrolmentStatus {
     Rejected,
 }
 
-/// A page of the enrolled faces of a subject.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct EnrolmentPage {
-    /// The faces, oldest first.
-    faces: Vec<EnrolmentAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for EnrolmentAnswer {
+    const ENTRIES: &'static str = "faces";
+    const PAGE: &'static str = "EnrolmentPage";
+    const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
 
 /// An enrolled face. No answer has its vector.
@@ -251,17 +251,12 @@ impl EnrolledFace {
         (EnrolBody = "application/json"), (EnrolBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
-    responses(
-        (status = 200, description = "What became of each face", content(
-            (EnrolAnswer = "application/json"), (EnrolAnswer = "application/msgpack")
-        )),
-        FacesFailures,
-    )
+    responses(FacesFailures)
 )]
 pub async fn enrol(
     request: CollectionRequest,
     body: Result<FacesRequest<EnrolRequest>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<EnrolAnswer>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let state = &request.state;
@@ -304,7 +299,7 @@ pub async fn enrol(
             .map(|outcome| EnrolledFace::new(may_search, outcome))
             .collect(),
     };
-    respond_small(request.accepted, &answer)
+    Negotiated::small(request.accepted, &answer)
 }
 
 impl EnrolRequest {
@@ -369,37 +364,28 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
         ("subject" = Uuid, Path, description = "The id of the subject"),
         PageQuery,
     ),
-    responses(
-        (status = 200, description = "The faces", content(
-            (EnrolmentPage = "application/json"), (EnrolmentPage = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<EnrolmentAnswer>>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
-    let page = Page::read(query.as_deref())?;
-    let details = json!({"collection": collection.id, "after": page.after()});
+    let cursor = Cursor::read(query.as_deref())?;
+    let details = json!({"collection": collection.id, "after": cursor.after()});
     request
         .record_read("list_enrolments", subject, details)
         .await?;
-    page.check_face(&request.state, &collection).await?;
-    let mut listed = store
-        .list_enrolments(key(&collection), subject, page.wanted())
+    cursor.check_face(&request.state, &collection).await?;
+    let listed = store
+        .list_enrolments(key(&collection), subject, cursor.wanted())
         .await?;
-    let next = page.cut(&mut listed, |face| face.id);
-    let answer = EnrolmentPage {
-        faces: listed.into_iter().map(EnrolmentAnswer::from).collect(),
-        next,
-    };
-    respond_small(request.accepted, &answer)
+    let page = cursor.page(listed, |face| face.id, EnrolmentAnswer::from);
+    Negotiated::small(request.accepted, &page)
 }
 
 /// Erases an enrolled face.
@@ -410,13 +396,9 @@ pub async fn list(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
-    responses(
-        (status = 204, description = "Erased"),
-        (status = 202, description = "The erasure goes on"),
-        EraseFailures,
-    )
+    responses(EraseFailures)
 )]
-pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let collection: Collection = request.collection().await?;
     let id = request.member()?;
     let store = &request.state.collections.store;

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::HeaderMap};
 use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::{
@@ -24,8 +20,14 @@ use crate::{
             json_object::JsonObject,
             stored_request::{StoredRequest, not_found},
         },
-        openapi::failures::{ErasureFailures, StoredFailures},
-        respond::{Accepted, respond_small},
+        openapi::{
+            failures::{ErasureFailures, StoredFailures},
+            routes::routes,
+        },
+        respond::{
+            Accepted,
+            negotiated::{Deletion, DoneOrQueued, Negotiated, NoContent},
+        },
     },
     pipeline::core::options::source_text,
 };
@@ -129,32 +131,24 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
     post, path = "/erasures", operation_id = "create_erasure", tag = "store",
     security(("key" = ["erase"])),
     request_body = ErasureBody,
-    responses(
-        (status = 200, description = "Erased", content(
-            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
-        )),
-        (status = 202, description = "The erasure goes on", content(
-            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
-        )),
-        ErasureFailures,
-    )
+    responses(ErasureFailures)
 )]
 pub async fn create(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     body: Result<JsonObject<ErasureBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<DoneOrQueued<ErasureReport>, ApiError> {
     let JsonObject(body) = body?;
     let target = body.target(&context.principal.tenant)?;
     let erasure = erase(&state, &context, target).await?;
     let report = ErasureReport::new(erasure, &state.config);
-    let status = match report.is_erased() {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
-    let body = respond_small(Accepted::structured(&headers), &report)?;
-    Ok((status, body).into_response())
+    let body = Negotiated::small(Accepted::structured(&headers), &report)?;
+    Ok(if report.is_erased() {
+        DoneOrQueued::Done(body)
+    } else {
+        DoneOrQueued::Queued(body)
+    })
 }
 
 /// Reads the report of an erasure.
@@ -162,19 +156,14 @@ pub async fn create(
     get, path = "/erasures/{id}", operation_id = "read_erasure", tag = "store",
     security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The id of the erasure")),
-    responses(
-        (status = 200, description = "The report", content(
-            (ErasureReport = "application/json"), (ErasureReport = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<ErasureReport>, ApiError> {
     let erasures = &request.state.erasures;
     let erasure = erasures.erasure(request.tenant(), request.id).await?;
-    let config = &request.state.config;
-    let report = erasure.map(|erasure| ErasureReport::new(erasure, config));
-    request.respond::<ErasureReport>("erasure", report).await
+    let erasure = erasure.ok_or_else(|| not_found("erasure", request.id))?;
+    let report = ErasureReport::new(erasure, &request.state.config);
+    Negotiated::large(&request.context, request.accepted(), report).await
 }
 
 /// Erases what the path of a request names, for the routes that answer only with a status.
@@ -184,9 +173,9 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
 pub async fn erase_named(
     request: &StoredRequest,
     target: ErasureTarget,
-) -> Result<StatusCode, ApiError> {
+) -> Result<NoContent, ApiError> {
     erase(&request.state, &request.context, target).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Erases a collection, or what the path of a request names in it.
@@ -196,11 +185,11 @@ pub async fn erase_named(
 pub async fn erase_from_collection(
     request: &CollectionRequest,
     target: ErasureTarget,
-) -> Result<StatusCode, ApiError> {
+) -> Result<Deletion, ApiError> {
     let erasure = erase(&request.state, &request.context, target).await?;
     Ok(match erasure.erased_at {
-        Some(_) => StatusCode::NO_CONTENT,
-        None => StatusCode::ACCEPTED,
+        Some(_) => Deletion::Done,
+        None => Deletion::Queued,
     })
 }
 

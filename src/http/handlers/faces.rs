@@ -1,7 +1,6 @@
 //! `GET` and `DELETE /faces/{id}`.
 
-use axum::{http::StatusCode, response::Response};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{erasures::erase_named, images::StoredFaceAnswer};
 use crate::{
@@ -9,8 +8,12 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::stored_request::StoredRequest,
-        openapi::failures::{EraseFailures, StoredFailures},
+        extract::stored_request::{StoredRequest, not_found},
+        openapi::{
+            failures::{EraseFailures, StoredFailures},
+            routes::routes,
+        },
+        respond::negotiated::{Negotiated, NoContent},
     },
 };
 use facescan_store::ErasureTarget;
@@ -25,18 +28,16 @@ pub fn routes() -> OpenApiRouter<AppState> {
     get, path = "/faces/{id}", operation_id = "read_face", tag = "store",
     security(("key" = ["read"])),
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
-    responses(
-        (status = 200, description = "The face", content((StoredFaceAnswer = "application/json"), (StoredFaceAnswer = "application/msgpack"))),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>, ApiError> {
     request
         .record(AuditEvent::read("read_face", request.id))
         .await?;
     let store = &request.state.store;
     let face = store.face(request.tenant(), request.id).await?;
-    request.respond::<StoredFaceAnswer>("face", face).await
+    let face = face.ok_or_else(|| not_found("face", request.id))?;
+    Negotiated::large(&request.context, request.accepted(), face.into()).await
 }
 
 /// Erases a face and its vector.
@@ -46,11 +47,8 @@ pub async fn read(request: StoredRequest) -> Result<Response, ApiError> {
     delete, path = "/faces/{id}", operation_id = "erase_face", tag = "store",
     security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The face's `face_id`")),
-    responses(
-        (status = 204, description = "Erased"),
-        EraseFailures,
-    )
+    responses(EraseFailures)
 )]
-pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: StoredRequest) -> Result<NoContent, ApiError> {
     erase_named(&request, ErasureTarget::Face(request.id)).await
 }

@@ -2,27 +2,36 @@
 
 use axum::{
     extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode},
-    response::Response,
+    http::HeaderMap,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use super::erasures::erase_named;
+use super::{erasures::erase_named, page::Cursor};
 use crate::{
     admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     context::RequestContext,
+    http::error::ApiError,
     http::{
         AppState,
-        error::ApiError,
-        extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::failures::{EraseFailures, ServiceFailures, StoredFailures},
-        respond::{Accepted, respond},
+        extract::{
+            page_size, read_query,
+            stored_request::{StoredRequest, not_found},
+        },
+        openapi::{
+            failures::{EraseFailures, ServiceFailures, StoredFailures},
+            routes::routes,
+        },
+        respond::{
+            Accepted,
+            negotiated::{Negotiated, NoContent},
+            page::{Listed, Page},
+        },
     },
     pipeline::core::{image_file::hex, options::source_text, scan::FaceResults},
 };
@@ -32,10 +41,6 @@ use facescan_store::{
     StoredScan,
 };
 
-/// The default number of images on a page.
-const DEFAULT_PAGE_SIZE: u32 = 50;
-/// The maximum number of images on a page.
-const MAX_PAGE_SIZE: u32 = 500;
 /// The maximum number of scans that an image is returned with.
 const MAX_SCANS: u32 = 100;
 /// The scans that an image is returned with have at most about so many bytes, but at least one scan.
@@ -67,14 +72,10 @@ pub struct ScansQuery {
     limit: Option<u32>,
 }
 
-/// A page of images, newest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ImagePage {
-    /// The images.
-    images: Vec<ImageSummaryAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for ImageSummaryAnswer {
+    const ENTRIES: &'static str = "images";
+    const PAGE: &'static str = "ImagePage";
+    const DESCRIPTION: &'static str = "A page of images, newest first.";
 }
 
 /// A stored image.
@@ -315,26 +316,17 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(
     get, path = "/images", operation_id = "list_images", tag = "store", params(ListQuery),
     security(("key" = ["read"])),
-    responses(
-        (status = 200, description = "The page", content(
-            (ImagePage = "application/json"), (ImagePage = "application/msgpack")
-        )),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(
     State(state): State<AppState>,
     context: RequestContext,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
     let query: ListQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
-    // One more image than requested shows whether there is a next page.
-    let page = PageRequest {
-        after: query.after,
-        limit: limit + 1,
-    };
+    let cursor = Cursor::new(query.after, query.limit)?;
+    let PageRequest { after, limit } = cursor.wanted();
     let filter = ImageFilter {
         source: source_text(query.source)?,
     };
@@ -343,18 +335,13 @@ pub async fn list(
         ..AuditEvent::read("list_images", "")
     };
     state.audit.record(&context, event).await?;
-    let mut images = state
+    let tenant = &context.principal.tenant;
+    let listed = state
         .store
-        .list_images(&context.principal.tenant, &filter, page)
+        .list_images(tenant, &filter, PageRequest { after, limit })
         .await?;
-    let more = images.len() > limit as usize;
-    images.truncate(limit as usize);
-    let next = images.last().filter(|_| more).map(|image| image.id);
-    let answer = ImagePage {
-        images: images.into_iter().map(ImageSummaryAnswer::from).collect(),
-        next,
-    };
-    respond(&context, Accepted::structured(&headers), answer).await
+    let page = cursor.page(listed, |image| image.id, ImageSummaryAnswer::from);
+    Negotiated::large(&context, Accepted::structured(&headers), page).await
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.
@@ -364,14 +351,12 @@ pub async fn list(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     security(("key" = ["read"])),
     params(("id" = Uuid, Path, description = "The image's `image_id`"), ScansQuery),
-    responses(
-        (status = 200, description = "The image", content(
-            (ImageAnswer = "application/json"), (ImageAnswer = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn read(RawQuery(query): RawQuery, request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn read(
+    RawQuery(query): RawQuery,
+    request: StoredRequest,
+) -> Result<Negotiated<ImageAnswer>, ApiError> {
     let query: ScansQuery = read_query(query.as_deref().unwrap_or_default())?;
     let page = ScanPage {
         after: query.after,
@@ -384,8 +369,9 @@ pub async fn read(RawQuery(query): RawQuery, request: StoredRequest) -> Result<R
     let turn = request.large_answer().await;
     let store = &request.state.store;
     let image = store.image(request.tenant(), request.id, page).await?;
-    let answer = image.map(|image| ImageAnswer::new(image, turn));
-    request.respond::<ImageAnswer>("image", answer).await
+    let image = image.ok_or_else(|| not_found("image", request.id))?;
+    let answer = ImageAnswer::new(image, turn);
+    Negotiated::large(&request.context, request.accepted(), answer).await
 }
 
 /// Erases an image with all its results.
@@ -393,11 +379,8 @@ pub async fn read(RawQuery(query): RawQuery, request: StoredRequest) -> Result<R
     delete, path = "/images/{id}", operation_id = "erase_image", tag = "store",
     security(("key" = ["erase"])),
     params(("id" = Uuid, Path, description = "The image's `image_id`")),
-    responses(
-        (status = 204, description = "Erased"),
-        EraseFailures,
-    )
+    responses(EraseFailures)
 )]
-pub async fn erase(request: StoredRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: StoredRequest) -> Result<NoContent, ApiError> {
     erase_named(&request, ErasureTarget::Image(request.id)).await
 }

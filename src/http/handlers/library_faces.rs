@@ -1,19 +1,19 @@
 //! `/collections/{id}/faces`: the faces of a library.
 
-use axum::{extract::RawQuery, response::Response};
+use axum::extract::RawQuery;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
     enrolments::EnrolmentStatus,
     named_faces::{NamedFace, NamedFaces},
-    page::Page,
+    page::Cursor,
 };
 use crate::{
     admission::Priority,
@@ -26,8 +26,12 @@ use crate::{
             Bytes,
             bodies::{FacesForm, LibraryBody},
             failures::{FacesFailures, LibraryFailures},
+            routes::routes,
         },
-        respond::respond_small,
+        respond::{
+            negotiated::Negotiated,
+            page::{Listed, Page},
+        },
     },
     pipeline::{
         core::{options::RequestOptions, scan::Face},
@@ -115,14 +119,10 @@ pub struct LibraryEntryFace {
     acceptable: bool,
 }
 
-/// A page of faces of a library, oldest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct LibraryFacePage {
-    /// The faces.
-    faces: Vec<LibraryFaceAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for LibraryFaceAnswer {
+    const ENTRIES: &'static str = "faces";
+    const PAGE: &'static str = "LibraryFacePage";
+    const DESCRIPTION: &'static str = "A page of faces of a library, oldest first.";
 }
 
 /// A face of a library. No answer has its vector.
@@ -200,17 +200,12 @@ struct ShownFace {
         (LibraryBody = "application/json"), (LibraryBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
-    responses(
-        (status = 200, description = "What became of each face", content(
-            (LibraryAnswer = "application/json"), (LibraryAnswer = "application/msgpack")
-        )),
-        FacesFailures,
-    )
+    responses(FacesFailures)
 )]
 pub async fn enrol(
     request: CollectionRequest,
     body: Result<FacesRequest<LibraryRequest>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<LibraryAnswer>, ApiError> {
     let library = request.library().await?;
     let state = &request.state;
     let FacesRequest {
@@ -247,7 +242,7 @@ pub async fn enrol(
             .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
             .collect(),
     };
-    respond_small(request.accepted, &answer)
+    Negotiated::small(request.accepted, &answer)
 }
 
 impl LibraryRequest {
@@ -341,38 +336,29 @@ fn of_image(contract: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> 
     get, path = "/collections/{id}/faces", operation_id = "list_library_faces", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the library"), LibraryFaceQuery),
-    responses(
-        (status = 200, description = "The faces", content(
-            (LibraryFacePage = "application/json"), (LibraryFacePage = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<LibraryFaceAnswer>>, ApiError> {
     let library = request.library().await?;
     let query: LibraryFaceQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let page = Page::new(query.after, query.limit)?;
+    let cursor = Cursor::new(query.after, query.limit)?;
     let filter = match (query.person, query.unassigned) {
         (Some(person), _) => FaceFilter::Of(person),
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
-    let details = json!({"person": query.person, "after": page.after()});
+    let details = json!({"person": query.person, "after": cursor.after()});
     request
         .record_read("list_library_faces", library.id, details)
         .await?;
-    page.check_face(&request.state, &library).await?;
+    cursor.check_face(&request.state, &library).await?;
     let store = &request.state.libraries.store;
-    let mut listed = store
-        .library_faces(key(&library), filter, page.wanted())
+    let listed = store
+        .library_faces(key(&library), filter, cursor.wanted())
         .await?;
-    let next = page.cut(&mut listed, |face| face.enrolment.id);
-    let answer = LibraryFacePage {
-        faces: listed.into_iter().map(LibraryFaceAnswer::from).collect(),
-        next,
-    };
-    respond_small(request.accepted, &answer)
+    let page = cursor.page(listed, |face| face.enrolment.id, LibraryFaceAnswer::from);
+    Negotiated::small(request.accepted, &page)
 }

@@ -1,4 +1,4 @@
-//! Pages of the lists below `/collections`.
+//! Where a page of a list begins, and its size.
 
 use facescan_store::{Collection, PageRequest};
 use serde::Deserialize;
@@ -10,6 +10,7 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{page_size, read_query},
+        respond::page::Page,
     },
     recognition::{collections::key, error::RecognitionError},
 };
@@ -31,14 +32,14 @@ pub struct PageQuery {
     limit: Option<u32>,
 }
 
-/// A page whose size is checked.
+/// Where a page begins, and its size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct Cursor {
     after: Option<Uuid>,
     limit: u32,
 }
 
-impl Page {
+impl Cursor {
     /// Reads the query of a list that has no filters.
     pub(super) fn read(query: Option<&str>) -> Result<Self, ApiError> {
         let query: PageQuery = read_query(query.unwrap_or_default())?;
@@ -78,10 +79,19 @@ impl Page {
         Ok(())
     }
 
-    /// Cuts a list to the page. Returns the id of the last entry if there are more.
-    pub(super) fn cut<T>(self, entries: &mut Vec<T>, id: impl Fn(&T) -> Uuid) -> Option<Uuid> {
-        let has_more = entries.len() > self.limit as usize;
-        entries.truncate(self.limit as usize);
-        entries.last().filter(|_| has_more).map(id)
+    /// Makes a page of what the store has returned. `id` is where the next page begins.
+    pub(super) fn page<R, T>(
+        self,
+        mut rows: Vec<R>,
+        id: impl Fn(&R) -> Uuid,
+        entry: impl Fn(R) -> T,
+    ) -> Page<T> {
+        let has_more = rows.len() > self.limit as usize;
+        rows.truncate(self.limit as usize);
+        let next = rows.last().filter(|_| has_more).map(id);
+        Page {
+            entries: rows.into_iter().map(entry).collect(),
+            next,
+        }
     }
 }

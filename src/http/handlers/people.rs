@@ -1,25 +1,31 @@
 //! `/collections/{id}/people` and below, and `/collections/{id}/enrolments/{enrolment}/person`.
 
-use axum::{extract::RawQuery, http::StatusCode, response::Response};
+use axum::extract::RawQuery;
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
     erasures::erase_from_collection,
-    page::{Page, PageQuery},
+    page::{Cursor, PageQuery},
 };
 use crate::{
     http::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
-        respond::respond_small,
+        openapi::{
+            failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
+            routes::routes,
+        },
+        respond::{
+            negotiated::{Deletion, Negotiated, NoContent},
+            page::{Listed, Page},
+        },
     },
     recognition::{
         collections::{key, terms::check_text},
@@ -56,14 +62,10 @@ pub struct PersonAnswer {
     created_at: OffsetDateTime,
 }
 
-/// A page of people, oldest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PersonPage {
-    /// The people.
-    people: Vec<PersonAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for PersonAnswer {
+    const ENTRIES: &'static str = "people";
+    const PAGE: &'static str = "PersonPage";
+    const DESCRIPTION: &'static str = "A page of people, oldest first.";
 }
 
 /// The name of a person.
@@ -129,30 +131,21 @@ impl From<Person> for PersonAnswer {
     get, path = "/collections/{id}/people", operation_id = "list_people", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
-    responses(
-        (status = 200, description = "The people", content(
-            (PersonPage = "application/json"), (PersonPage = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
     let library = request.library().await?;
-    let page = Page::read(query.as_deref())?;
+    let cursor = Cursor::read(query.as_deref())?;
     request
-        .record_read("list_people", library.id, json!({"after": page.after()}))
+        .record_read("list_people", library.id, json!({"after": cursor.after()}))
         .await?;
     let store = &request.state.libraries.store;
-    let mut listed = store.people(key(&library), page.wanted()).await?;
-    let next = page.cut(&mut listed, |person| person.id);
-    let answer = PersonPage {
-        people: listed.into_iter().map(PersonAnswer::from).collect(),
-        next,
-    };
-    respond_small(request.accepted, &answer)
+    let listed = store.people(key(&library), cursor.wanted()).await?;
+    let page = cursor.page(listed, |person| person.id, PersonAnswer::from);
+    Negotiated::small(request.accepted, &page)
 }
 
 /// Reads a person.
@@ -163,14 +156,9 @@ pub async fn list(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("person" = Uuid, Path, description = "The id of the person"),
     ),
-    responses(
-        (status = 200, description = "The person", content(
-            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
-        )),
-        LibraryFailures,
-    )
+    responses(LibraryFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<PersonAnswer>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     request
@@ -183,11 +171,11 @@ async fn answer(
     request: &CollectionRequest,
     library: &Collection,
     id: Uuid,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
     let store = &request.state.libraries.store;
     let person = store.person(key(library), id).await?;
     let person = person.ok_or(RecognitionError::NoPerson(id))?;
-    respond_small(request.accepted, &PersonAnswer::from(person))
+    Negotiated::small(request.accepted, &PersonAnswer::from(person))
 }
 
 /// Names a person.
@@ -199,17 +187,12 @@ async fn answer(
         ("person" = Uuid, Path, description = "The id of the person"),
     ),
     request_body = PersonName,
-    responses(
-        (status = 200, description = "The person", content(
-            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn rename(
     request: CollectionRequest,
     body: Result<JsonObject<PersonName>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
     let library = request.library().await?;
     let person = request.member()?;
     let JsonObject(PersonName { name }) = body?;
@@ -240,13 +223,9 @@ async fn decide(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("person" = Uuid, Path, description = "The id of the person"),
     ),
-    responses(
-        (status = 204, description = "Erased"),
-        (status = 202, description = "The erasure goes on"),
-        LibraryEraseFailures,
-    )
+    responses(LibraryEraseFailures)
 )]
-pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     let store = &request.state.libraries.store;
@@ -263,17 +242,12 @@ pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
     security(("key" = ["enrol"])),
     params(("id" = Uuid, Path, description = "The id of the library")),
     request_body = PeopleMerge,
-    responses(
-        (status = 200, description = "The person who stays", content(
-            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn merge(
     request: CollectionRequest,
     body: Result<JsonObject<PeopleMerge>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
     let library = request.library().await?;
     let JsonObject(PeopleMerge { into, people }) = body?;
     check_members("people", &people)?;
@@ -296,17 +270,12 @@ pub async fn merge(
         ("person" = Uuid, Path, description = "The id of the person"),
     ),
     request_body = PersonSplit,
-    responses(
-        (status = 200, description = "The new person", content(
-            (PersonAnswer = "application/json"), (PersonAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn split(
     request: CollectionRequest,
     body: Result<JsonObject<PersonSplit>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
     let library = request.library().await?;
     let person = request.member()?;
     let JsonObject(PersonSplit { faces }) = body?;
@@ -337,12 +306,12 @@ fn check_members(name: &str, members: &[Uuid]) -> Result<(), ApiError> {
         ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
     request_body = FacePerson,
-    responses((status = 204, description = "Stored"), CollectionFailures)
+    responses(CollectionFailures)
 )]
 pub async fn assign(
     request: CollectionRequest,
     body: Result<JsonObject<FacePerson>, ApiError>,
-) -> Result<StatusCode, ApiError> {
+) -> Result<NoContent, ApiError> {
     let library = request.library().await?;
     let face = request.member()?;
     let JsonObject(FacePerson { person_id }) = body?;
@@ -351,7 +320,7 @@ pub async fn assign(
         person: person_id,
     };
     decide(&request, &library, &decision).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }
 
 /// Lets clusterings decide again who a face shows.
@@ -362,11 +331,11 @@ pub async fn assign(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
-    responses((status = 204, description = "Stored"), LibraryFailures)
+    responses(LibraryFailures)
 )]
-pub async fn unpin(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+pub async fn unpin(request: CollectionRequest) -> Result<NoContent, ApiError> {
     let library = request.library().await?;
     let face = request.member()?;
     decide(&request, &library, &Decision::Unpin { face }).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(NoContent)
 }

@@ -1,10 +1,6 @@
 //! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
 
-use axum::{
-    extract::RawQuery,
-    http::StatusCode,
-    response::{IntoResponse, Response},
-};
+use axum::extract::RawQuery;
 use facescan_store::{
     Changed, CollectionKind, Consent, ErasureTarget, Subject, SubjectChange, SubjectDetails,
     Written,
@@ -13,18 +9,24 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use super::{erasures::erase_from_collection, page::Page};
+use super::{erasures::erase_from_collection, page::Cursor};
 use crate::{
     audit::AuditEvent,
     http::{
         AppState,
         error::ApiError,
         extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
-        openapi::failures::{CollectionFailures, EraseFailures, StoredFailures},
-        respond::{respond, respond_small},
+        openapi::{
+            failures::{CollectionFailures, EraseFailures, StoredFailures},
+            routes::routes,
+        },
+        respond::{
+            negotiated::{Created, Deletion, Negotiated},
+            page::{Listed, Page},
+        },
     },
     recognition::{
         collections::{key, terms::check_details},
@@ -124,14 +126,10 @@ pub struct SubjectAnswer {
     last_seen_at: OffsetDateTime,
 }
 
-/// A page of subjects, oldest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SubjectPage {
-    /// The subjects.
-    subjects: Vec<SubjectAnswer>,
-    /// The value of `after` for the next page. Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Uuid>,
+impl Listed for SubjectAnswer {
+    const ENTRIES: &'static str = "subjects";
+    const PAGE: &'static str = "SubjectPage";
+    const DESCRIPTION: &'static str = "A page of subjects, oldest first.";
 }
 
 /// The subjects to list.
@@ -194,17 +192,12 @@ impl From<Subject> for SubjectAnswer {
     security(("key" = ["enrol"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
     request_body = SubjectBody,
-    responses(
-        (status = 201, description = "Created", content(
-            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn create(
     request: CollectionRequest,
     body: Result<JsonObject<SubjectBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Created<SubjectAnswer>, ApiError> {
     let collection = request.collection().await?;
     if collection.kind == CollectionKind::Library {
         return Err(RecognitionError::IsLibrary(collection.id).into());
@@ -231,8 +224,7 @@ pub async fn create(
         Written::Taken => return Err(RecognitionError::ExternalIdTaken.into()),
         Written::NotFound => return Err(RecognitionError::NoCollection(collection.id).into()),
     }
-    let body = respond_small(request.accepted, &SubjectAnswer::from(subject))?;
-    Ok((StatusCode::CREATED, body).into_response())
+    Negotiated::small(request.accepted, &SubjectAnswer::from(subject)).map(Created)
 }
 
 /// Lists the subjects of a collection.
@@ -240,20 +232,15 @@ pub async fn create(
     get, path = "/collections/{id}/subjects", operation_id = "list_subjects", tag = "recognition",
     security(("key" = ["enrol"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
-    responses(
-        (status = 200, description = "The subjects", content(
-            (SubjectPage = "application/json"), (SubjectPage = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
     let collection = request.collection().await?;
     let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
-    let page = Page::new(query.after, query.limit)?;
+    let cursor = Cursor::new(query.after, query.limit)?;
     let is_filtered = query.external_id.is_some();
     let details = json!({"after": query.after, "by_external_id": is_filtered});
     request
@@ -261,16 +248,12 @@ pub async fn list(
         .await?;
     let store = &request.state.collections.store;
     let external_id = query.external_id.as_deref();
-    let mut listed = store
-        .list_subjects(key(&collection), external_id, page.wanted())
+    let listed = store
+        .list_subjects(key(&collection), external_id, cursor.wanted())
         .await?;
-    let next = page.cut(&mut listed, |subject| subject.id);
-    let answer = SubjectPage {
-        subjects: listed.into_iter().map(SubjectAnswer::from).collect(),
-        next,
-    };
+    let page = cursor.page(listed, |subject| subject.id, SubjectAnswer::from);
     // A page can have megabytes of metadata.
-    respond(&request.context, request.accepted, answer).await
+    Negotiated::large(&request.context, request.accepted, page).await
 }
 
 /// Reads a subject.
@@ -281,20 +264,15 @@ pub async fn list(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
     ),
-    responses(
-        (status = 200, description = "The subject", content(
-            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
-        )),
-        StoredFailures,
-    )
+    responses(StoredFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Response, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<SubjectAnswer>, ApiError> {
     let details = json!({"collection": request.id});
     request
         .record_read("read_subject", request.member()?, details)
         .await?;
     let subject = subject_of(&request).await?;
-    respond_small(request.accepted, &SubjectAnswer::from(subject))
+    Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
 }
 
 async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
@@ -317,17 +295,12 @@ async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
         ("subject" = Uuid, Path, description = "The id of the subject"),
     ),
     request_body = SubjectBody,
-    responses(
-        (status = 200, description = "The subject", content(
-            (SubjectAnswer = "application/json"), (SubjectAnswer = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn change(
     request: CollectionRequest,
     body: Result<JsonObject<SubjectBody>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<SubjectAnswer>, ApiError> {
     let collection = request.collection().await?;
     let id = request.member()?;
     let JsonObject(body) = body?;
@@ -343,7 +316,9 @@ pub async fn change(
         .change_subject(subject, &change, now, event)
         .await?
     {
-        Changed::Done(subject) => respond_small(request.accepted, &SubjectAnswer::from(subject)),
+        Changed::Done(subject) => {
+            Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
+        }
         Changed::Taken => Err(RecognitionError::ExternalIdTaken.into()),
         Changed::NotFound => Err(RecognitionError::NoSubject(id).into()),
     }
@@ -357,13 +332,9 @@ pub async fn change(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
     ),
-    responses(
-        (status = 204, description = "Erased"),
-        (status = 202, description = "The erasure goes on"),
-        EraseFailures,
-    )
+    responses(EraseFailures)
 )]
-pub async fn erase(request: CollectionRequest) -> Result<StatusCode, ApiError> {
+pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let subject = subject_of(&request).await?;
     let target = ErasureTarget::Subject(subject.id);
     erase_from_collection(&request, target).await

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::{
-    http::{HeaderMap, HeaderName},
+    http::{HeaderMap, HeaderName, StatusCode},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -23,8 +23,13 @@ use crate::{
     },
     context::scope::Scope,
     http::{
-        AppState, error::ApiError, extract::stored_request::StoredRequest,
-        openapi::failures::BatchFailures,
+        AppState,
+        error::ApiError,
+        extract::stored_request::StoredRequest,
+        openapi::{
+            documented::{Description, Documented},
+            failures::BatchFailures,
+        },
     },
 };
 
@@ -67,6 +72,22 @@ struct EventStream {
     last: Option<String>,
 }
 
+/// A stream of server-sent events.
+pub struct EventsResponse(Response);
+
+impl IntoResponse for EventsResponse {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl Documented for EventsResponse {
+    fn describe(description: &mut Description) {
+        description.response(StatusCode::OK, "A stream of events");
+        description.more::<EventAnswer>(StatusCode::OK, &["text/event-stream"]);
+    }
+}
+
 /// Streams the progress of a batch as server-sent events.
 ///
 /// Each event has the name `progress`, and its data has the state, the counts and the rate. The stream ends with the batch, and
@@ -78,12 +99,12 @@ struct EventStream {
         ("id" = Uuid, Path, description = "The id of the batch"),
         ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has"),
     ),
-    responses(
-        (status = 200, description = "A stream of events", body = EventAnswer, content_type = "text/event-stream"),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
-pub async fn stream(headers: HeaderMap, request: StoredRequest) -> Result<Response, ApiError> {
+pub async fn stream(
+    headers: HeaderMap,
+    request: StoredRequest,
+) -> Result<EventsResponse, ApiError> {
     let batches = &request.state.batches;
     let tenant = &request.context.principal.tenant;
     let watch = batches.watch(tenant, request.id).await?;
@@ -101,9 +122,8 @@ pub async fn stream(headers: HeaderMap, request: StoredRequest) -> Result<Respon
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
     });
-    Ok(Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response())
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    Ok(EventsResponse(events.into_response()))
 }
 
 impl EventStream {

@@ -23,13 +23,13 @@ use crate::{
     },
 };
 
-const NDJSON: &str = "application/x-ndjson";
+pub(super) const NDJSON: &str = "application/x-ndjson";
 
 /// The number of items that are read at a time.
 const PAGE_SIZE: u32 = 250;
 
 /// A stream of items. It reads a page when its client has taken the one before.
-pub(super) struct Export {
+pub struct Export {
     state: AppState,
     context: RequestContext,
     key: StreamKey,

@@ -2,8 +2,8 @@
 
 use axum::{
     extract::RawQuery,
-    http::{HeaderMap, header::ACCEPT},
-    response::Response,
+    http::{HeaderMap, StatusCode, header::ACCEPT},
+    response::{IntoResponse, Response},
 };
 use facescan_store::{Batch, ItemPage, ItemState};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -11,7 +11,10 @@ use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{check_may_search, export::Export};
+use super::{
+    check_may_search,
+    export::{Export, NDJSON},
+};
 use crate::{
     admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
@@ -24,8 +27,11 @@ use crate::{
         AppState,
         error::ApiError,
         extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::failures::BatchFailures,
-        respond::{on_own_thread, respond},
+        openapi::{
+            documented::{Description, Documented},
+            failures::BatchFailures,
+        },
+        respond::{negotiated::Negotiated, on_own_thread},
     },
 };
 
@@ -171,6 +177,30 @@ impl ItemPageAnswer {
     }
 }
 
+/// The items of a batch.
+pub enum ItemsResponse {
+    /// A page.
+    Page(Negotiated<ItemPageAnswer>),
+    /// All items, one a line.
+    Stream(Box<Export>),
+}
+
+impl IntoResponse for ItemsResponse {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Page(page) => page.into_response(),
+            Self::Stream(export) => export.respond(),
+        }
+    }
+}
+
+impl Documented for ItemsResponse {
+    fn describe(description: &mut Description) {
+        Negotiated::<ItemPageAnswer>::describe(description);
+        description.more::<ItemAnswer>(StatusCode::OK, &[NDJSON]);
+    }
+}
+
 /// Lists the items of a batch with their results.
 ///
 /// With `Accept: application/x-ndjson` the answer is a stream of all items from `after`, one a line.
@@ -178,19 +208,13 @@ impl ItemPageAnswer {
     get, path = "/batches/{id}/items", operation_id = "list_batch_items", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch"), ItemsQuery),
-    responses(
-        (status = 200, description = "A page of items", content(
-            (ItemPageAnswer = "application/json"), (ItemPageAnswer = "application/msgpack"),
-            (ItemAnswer = "application/x-ndjson")
-        )),
-        BatchFailures,
-    )
+    responses(BatchFailures)
 )]
 pub async fn list(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
     request: StoredRequest,
-) -> Result<Response, ApiError> {
+) -> Result<ItemsResponse, ApiError> {
     let query: ItemsQuery = read_query(query.as_deref().unwrap_or_default())?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let batches = &request.state.batches;
@@ -203,12 +227,13 @@ pub async fn list(
     };
     request.record(export_event(request.id, query)).await?;
     if let Some(export) = export {
-        return Ok(export.respond());
+        return Ok(ItemsResponse::Stream(Box::new(export)));
     }
     let turn = request.large_answer().await;
     let stored = query.load(&request.state, &batch, limit).await?;
     let answer = on_own_thread(move || ItemPageAnswer::new(stored, turn)).await?;
-    respond(&request.context, request.accepted(), answer).await
+    let page = Negotiated::large(&request.context, request.accepted(), answer);
+    page.await.map(ItemsResponse::Page)
 }
 
 fn accepts_ndjson(headers: &HeaderMap) -> bool {

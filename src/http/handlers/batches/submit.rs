@@ -2,15 +2,14 @@
 
 use axum::{
     extract::{Path, Request, State},
-    http::{HeaderMap, HeaderName, StatusCode},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderName},
 };
 use uuid::Uuid;
 
 use super::check_may_search;
 use crate::{
     audit::AuditEvent,
-    batches::submission::{Receipt, Submission},
+    batches::submission::{Receipt, Submission, Submitted},
     context::RequestContext,
     http::{
         AppState,
@@ -20,7 +19,10 @@ use crate::{
             bodies::{BatchRequestBody, ItemsBody},
             failures::SubmissionFailures,
         },
-        respond::{Accepted, respond_small},
+        respond::{
+            Accepted,
+            negotiated::{DoneOrQueued, Negotiated, Queued},
+        },
     },
 };
 
@@ -33,8 +35,9 @@ const MAX_KEY_BYTES: usize = 255;
 /// Creates a batch of images that are processed in the background.
 ///
 /// An entry that is not valid is refused alone: `refused` has its index and a stable code. With `Idempotency-Key`, the same
-/// request can be sent again: it finds its batch, and an interrupted one continues. NDJSON (`application/x-ndjson`) has the
-/// description of the batch in the first line and one item in each further line, without a limit on their number.
+/// request can be sent again: it finds its batch, with the status 200, and an interrupted one continues. NDJSON
+/// (`application/x-ndjson`) has the description of the batch in the first line and one item in each further line, without a
+/// limit on their number.
 #[utoipa::path(
     post, path = "/batches", operation_id = "create_batch", tag = "batches",
     security(("key" = ["batch"])),
@@ -43,21 +46,13 @@ const MAX_KEY_BYTES: usize = 255;
         ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
     ),
     request_body = BatchRequestBody,
-    responses(
-        (status = 202, description = "The batch was created", content(
-            (Receipt = "application/json"), (Receipt = "application/msgpack")
-        )),
-        (status = 200, description = "A request with this key created the batch before", content(
-            (Receipt = "application/json"), (Receipt = "application/msgpack")
-        )),
-        SubmissionFailures,
-    )
+    responses(SubmissionFailures)
 )]
 pub async fn create(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<DoneOrQueued<Receipt>, ApiError> {
     let context = RequestContext::of(&request)?;
     let key = idempotency_key(&headers)?;
     let has_key = key.is_some();
@@ -72,7 +67,13 @@ pub async fn create(
     let submission = state.batches.submit(&context, head).await?;
     let event = AuditEvent::change("submit_batch", submission.batch().id);
     state.audit.record(&context, event).await?;
-    submit(&state, &headers, submission, entries, has_key).await
+    let submitted = submit(&state, submission, entries, has_key).await?;
+    let body = Negotiated::small(Accepted::structured(&headers), &submitted.receipt)?;
+    Ok(if submitted.is_repeated {
+        DoneOrQueued::Done(body)
+    } else {
+        DoneOrQueued::Queued(body)
+    })
 }
 
 /// Adds items to an open batch.
@@ -81,19 +82,14 @@ pub async fn create(
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     request_body = ItemsBody,
-    responses(
-        (status = 202, description = "The items were added", content(
-            (Receipt = "application/json"), (Receipt = "application/msgpack")
-        )),
-        SubmissionFailures,
-    )
+    responses(SubmissionFailures)
 )]
 pub async fn add_items(
     State(state): State<AppState>,
     Path(id): Path<String>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<Queued<Receipt>, ApiError> {
     let context = RequestContext::of(&request)?;
     let id: Uuid = id
         .parse()
@@ -108,18 +104,18 @@ pub async fn add_items(
         reservation: _reservation,
         ..
     } = BatchBody::read(request, &state, false).await?;
-    submit(&state, &headers, submission, entries, true).await
+    let submitted = submit(&state, submission, entries, true).await?;
+    Negotiated::small(Accepted::structured(&headers), &submitted.receipt).map(Queued)
 }
 
 /// Reads all entries. `can_continue` is whether the caller can find a batch that is interrupted.
 async fn submit(
     state: &AppState,
-    headers: &HeaderMap,
     mut submission: Submission<'_>,
     mut entries: Entries,
     can_continue: bool,
-) -> Result<Response, ApiError> {
-    let submitted = loop {
+) -> Result<Submitted, ApiError> {
+    loop {
         let step = async {
             let read = entries.next(state).await?;
             let is_end = read.is_empty();
@@ -132,20 +128,13 @@ async fn submit(
         };
         match step.await {
             Ok(None) => {}
-            Ok(Some(submitted)) => break submitted,
+            Ok(Some(submitted)) => return Ok(submitted),
             Err(error) => {
                 submission.abandon(can_continue).await;
                 return Err(error);
             }
         }
-    };
-    let status = match submitted.is_repeated {
-        true => StatusCode::OK,
-        false => StatusCode::ACCEPTED,
-    };
-    let receipt: Receipt = submitted.receipt;
-    let body = respond_small(Accepted::structured(headers), &receipt)?;
-    Ok((status, body).into_response())
+    }
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
