@@ -3,10 +3,13 @@
 use axum::{Json, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    http::{AppState, openapi::failures::ServiceFailures},
+    http::{
+        AppState,
+        openapi::{failures::ServiceFailures, routes::routes},
+    },
     recognition::calibration::Calibration,
 };
 
@@ -26,10 +29,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(
     get, path = "/calibration", operation_id = "list_calibrations", tag = "recognition",
     security(("key" = ["read"])),
-    responses(
-        (status = 200, description = "The tables", body = CalibrationAnswer),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(State(state): State<AppState>) -> Json<CalibrationAnswer> {
     Json(CalibrationAnswer {

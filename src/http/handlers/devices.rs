@@ -1,9 +1,12 @@
 //! `GET /devices`.
 
 use axum::{Json, extract::State};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
-use crate::http::{AppState, openapi::failures::ServiceFailures};
+use crate::http::{
+    AppState,
+    openapi::{failures::ServiceFailures, routes::routes},
+};
 use facescan_inference::device::DevicesReport;
 
 /// Returns the routes of this module.
@@ -18,10 +21,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(
     get, path = "/devices", operation_id = "list_devices", tag = "service",
     security(("key" = ["read"])),
-    responses(
-        (status = 200, description = "The devices", body = DevicesReport),
-        ServiceFailures,
-    )
+    responses(ServiceFailures)
 )]
 pub async fn list(State(state): State<AppState>) -> Json<DevicesReport> {
     Json(state.pipeline.devices.report())

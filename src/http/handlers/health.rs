@@ -2,14 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     app::store_fault,
-    http::{AppState, openapi::failures::OpenFailures},
+    http::{
+        AppState,
+        openapi::{
+            documented::{Description, Documented},
+            failures::OpenFailures,
+            routes::routes,
+        },
+    },
     telemetry::causes::with_causes,
 };
 use facescan_inference::device::DeviceState;
@@ -26,10 +38,36 @@ pub struct Readiness {
     devices: BTreeMap<&'static str, DeviceState>,
 }
 
+impl IntoResponse for Readiness {
+    fn into_response(self) -> Response {
+        let status = if self.ready {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        (status, Json(self)).into_response()
+    }
+}
+
+impl Documented for Readiness {
+    fn describe(description: &mut Description) {
+        let answers = [
+            (StatusCode::OK, "Ready"),
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Not ready, with the reasons",
+            ),
+        ];
+        for (status, text) in answers {
+            description.body::<Self>(status, text, &["application/json"]);
+        }
+    }
+}
+
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(livez))
+        .routes(utoipa_axum::routes!(livez))
         .routes(routes!(readyz))
 }
 
@@ -53,13 +91,9 @@ pub async fn livez() -> &'static str {
 #[utoipa::path(
     get, path = "/readyz", operation_id = "check_readiness", tag = "service",
     security(()),
-    responses(
-        (status = 200, description = "Ready", body = Readiness),
-        (status = 503, description = "Not ready, with the reasons", body = Readiness),
-        OpenFailures,
-    )
+    responses(OpenFailures)
 )]
-pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
+pub async fn readyz(State(state): State<AppState>) -> Readiness {
     let mut reasons = Vec::new();
     if state.lifecycle.is_stopping() {
         reasons.push("the server is shutting down".to_owned());
@@ -76,12 +110,7 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
         reasons.extend(fault.map(|fault| format!("{fault}; requests with store=false are served")));
     }
     state.metrics.checked_readiness(reasons.is_empty());
-    let status = if reasons.is_empty() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    let readiness = Readiness {
+    Readiness {
         ready: reasons.is_empty(),
         reasons,
         devices: state
@@ -90,6 +119,5 @@ pub async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readines
             .iter()
             .map(|(operation, state)| (operation.name(), state))
             .collect(),
-    };
-    (status, Json(readiness))
+    }
 }
