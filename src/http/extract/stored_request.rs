@@ -5,20 +5,14 @@ use std::fmt::Display;
 use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
-    response::Response,
 };
-use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
     admission::priority_semaphore::DecodePermit,
     audit::AuditEvent,
     context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        respond::{Accepted, respond},
-    },
+    http::{AppState, error::ApiError, respond::Accepted},
 };
 
 /// A request for a stored image or face.
@@ -55,20 +49,6 @@ impl StoredRequest {
     /// Returns the format that the caller accepts.
     pub fn accepted(&self) -> Accepted {
         self.accepted
-    }
-
-    /// Answers a read of `kind`, such as `image`.
-    ///
-    /// # Errors
-    /// [`ApiError::NotFound`] if `stored` is `None`.
-    pub async fn respond<A: Serialize + Send + 'static>(
-        &self,
-        kind: &str,
-        stored: Option<impl Into<A>>,
-    ) -> Result<Response, ApiError> {
-        let stored = stored.ok_or_else(|| not_found(kind, self.id))?;
-        let answer: A = stored.into();
-        respond(&self.context, self.accepted, answer).await
     }
 }
 
