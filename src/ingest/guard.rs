@@ -22,16 +22,16 @@ pub enum Refused {
     )]
     Off,
     /// The scheme is not allowed.
-    #[error("only {} urls are fetched here", .0)]
+    #[error("only {} urls are allowed here; the setting `urls.schemes` names the schemes", .0)]
     Scheme(&'static str),
     /// The URL contains a user or a password.
-    #[error("a url with a user or a password is not fetched: remove them")]
+    #[error("a url with a user or a password is not allowed: remove them")]
     Credentials,
     /// The settings do not allow the host.
-    #[error("urls of this host are not fetched here; `urls.hosts` names the allowed hosts")]
+    #[error("urls of this host are not allowed here; the setting `urls.hosts` names the hosts")]
     Host,
     /// The address is not public.
-    #[error("this host is not public, and only urls of public hosts are fetched")]
+    #[error("this host is not public; the setting `urls.allow_private` allows private networks")]
     Address,
     /// A redirect leads to a refused URL.
     #[error("the url redirects to a url that is not fetched here")]

@@ -129,8 +129,33 @@ pub enum DecodeError {
     },
 }
 
+/// A short text, which is usually the name of the file that was meant.
+const FILE_NAME: &str = "file name";
+
+/// A text that is no image.
+const TEXT: &str = "text";
+
+/// The longest text that can be the name of a file, in bytes.
+const MAX_FILE_NAME_BYTES: usize = 255;
+
+/// Returns what text the bytes are, if they are text.
+fn text_kind(bytes: &[u8]) -> Option<&'static str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let is_line = !text.contains(char::is_control);
+    match text {
+        "" => None,
+        text if is_line && text.len() <= MAX_FILE_NAME_BYTES => Some(FILE_NAME),
+        text if text.contains(|ch: char| ch.is_control() && !ch.is_whitespace()) => None,
+        _ => Some(TEXT),
+    }
+}
+
 fn not_decoded(format: &Option<&str>) -> String {
     match format {
+        Some(FILE_NAME) => "the bytes are a short text and no image; if it is the name of a file, send the content of \
+                            the file (curl needs `@` before the name)"
+            .to_owned(),
+        Some(TEXT) => "the bytes are text and no image".to_owned(),
         Some(name) => format!("{name} images are not supported"),
         None => "the bytes are of no known image format".to_owned(),
     }
@@ -244,7 +269,8 @@ fn decode_any(
             return Err(DecodeError::UnsupportedMedia { format: Some(name) });
         }
         Sniffed::Unknown => {
-            return Err(DecodeError::UnsupportedMedia { format: None });
+            let format = text_kind(bytes);
+            return Err(DecodeError::UnsupportedMedia { format });
         }
     };
     // The decoders should not panic. If one does, only its own image fails.

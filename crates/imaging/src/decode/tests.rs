@@ -430,6 +430,10 @@ fn formats_that_are_not_decoded_are_named() {
     };
     assert_eq!(media(b"\0\0\0\x1Cftypavif\0\0\0\0"), Some("avif"));
     assert_eq!(media(b""), None);
+    assert_eq!(media(b"\0\x01"), None);
+    let text = error(b"photo.jpg").to_string();
+    assert!(text.contains("curl needs `@`"), "{text}");
+    assert_eq!(media("line\n".repeat(100).as_bytes()), Some("text"));
     assert_eq!(
         error(b"%PDF-1.7").to_string(),
         "pdf images are not supported; send jpeg, png, webp, gif, bmp or tiff"
