@@ -14,6 +14,7 @@ pub mod context;
 pub mod descriptors;
 pub mod erasure;
 pub mod exit;
+pub mod fields;
 pub mod heap;
 pub mod http;
 pub mod ingest;

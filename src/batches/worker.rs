@@ -211,6 +211,7 @@ impl PipelineError {
     pub fn failure(&self) -> Failure {
         match self {
             Self::InvalidOption(_)
+            | Self::Fields(_)
             | Self::Decode(_)
             | Self::TooManyPixels { .. }
             | Self::TooMuchWork { .. }

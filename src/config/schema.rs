@@ -6,6 +6,8 @@
 
 use std::{mem, sync::LazyLock};
 
+use crate::fields::nearest;
+
 /// The variable that names the configuration file if the command line names none.
 pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
 
@@ -100,16 +102,15 @@ pub(super) fn is_section(key: &str) -> bool {
         .any(|setting| setting.key.starts_with(&inside))
 }
 
-/// Suggests a setting for an unknown key. It is the setting with the same last part, or else a setting that differs in
-/// at most a quarter of the letters.
+/// Suggests a setting for an unknown key. It is the setting with the same last part, or else one with a similar name.
 pub(super) fn suggest(key: &str) -> Option<&'static Setting> {
-    let distance = |known: &str| match known.rsplit('.').next() == key.rsplit('.').next() {
-        true => 0,
-        false => strsim::damerau_levenshtein(key, known),
-    };
-    let by_distance = |setting: &&Setting| (distance(&setting.key), setting.key.clone());
-    let nearest = SETTINGS.iter().min_by_key(by_distance)?;
-    (distance(&nearest.key) * 4 <= key.len()).then_some(nearest)
+    let last = |key: &str| key.rsplit('.').next().map(str::to_owned);
+    let has_same_part = |setting: &&Setting| last(&setting.key) == last(key);
+    let same = SETTINGS.iter().filter(has_same_part);
+    same.min_by_key(|setting| setting.key.clone()).or_else(|| {
+        let nearest = nearest(key, SETTINGS.iter().map(|setting| setting.key.as_str()))?;
+        SETTINGS.iter().find(|setting| setting.key == nearest)
+    })
 }
 
 /// Reads the settings and their comments. Each setting is on one line, indented below its section.

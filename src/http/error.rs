@@ -2,7 +2,7 @@
 
 pub(super) mod table;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::pool::PoolError;
@@ -14,6 +14,7 @@ use crate::{
     admission::AdmissionError,
     audit::AuditError,
     batches::{error::BatchError, worker::ItemError},
+    fields::{FieldError, FieldErrors},
     ingest::{error::IngestError, fetch::FetchError},
     pipeline::{
         core::error::{InvalidOption, PipelineError, shorten},
@@ -51,7 +52,7 @@ pub enum ApiError {
     InvalidBody(String),
     /// The request holds no image.
     #[error("the request holds no image: {0}")]
-    MissingImage(&'static str),
+    MissingImage(Cow<'static, str>),
     /// The content type of the request is not accepted.
     #[error("{0}")]
     UnsupportedMediaType(String),
@@ -116,6 +117,27 @@ impl ApiError {
     /// Returns the error of a body that cannot be read.
     pub fn invalid_body(detail: impl Into<String>) -> Self {
         Self::InvalidBody(shorten(detail.into()))
+    }
+
+    /// Returns the error of a request without an image.
+    pub fn missing_image(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::MissingImage(detail.into())
+    }
+
+    /// Returns the error of a field of the body that is missing or wrong.
+    pub fn invalid_field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        FieldErrors::from(FieldError::new(field, detail)).into()
+    }
+
+    /// Returns what is wrong with each field, option or part, if the error is about them.
+    pub fn fields(&self) -> Vec<FieldError> {
+        match self {
+            Self::Pipeline(PipelineError::Fields(fields)) => fields.errors.clone(),
+            Self::Pipeline(PipelineError::InvalidOption(InvalidOption { option, detail })) => {
+                vec![FieldError::new(option.clone(), detail.clone())]
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the kind, which has the status and the code.
@@ -268,7 +290,9 @@ fn kind_of_store(error: &StoreError) -> ErrorKind {
 
 fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
     match error {
-        PipelineError::InvalidOption(_) | PipelineError::NoModel(_) => table::INVALID_OPTION,
+        PipelineError::InvalidOption(_) | PipelineError::Fields(_) | PipelineError::NoModel(_) => {
+            table::INVALID_OPTION
+        }
         PipelineError::Ingest(error) => kind_of_ingest(error),
         PipelineError::Decode(DecodeError::UnsupportedMedia { .. }) => {
             table::UNSUPPORTED_MEDIA_TYPE
@@ -297,9 +321,9 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
 fn kind_of_ingest(error: &IngestError) -> ErrorKind {
     match error {
         IngestError::TwoSources | IngestError::NotBase64(_) | IngestError::NotBase64Url => {
-            table::INVALID_BODY
+            table::INVALID_OPTION
         }
-        IngestError::NoSource => table::MISSING_IMAGE,
+        IngestError::NoSource | IngestError::Empty => table::MISSING_IMAGE,
         IngestError::Full(_) => table::OVERLOADED,
         IngestError::Fetch(FetchError::Refused(_)) => table::URL_FORBIDDEN,
         IngestError::Fetch(FetchError::TooLarge { .. }) => table::IMAGE_TOO_LARGE,
@@ -403,6 +427,7 @@ macro_rules! through_pipeline {
 
 through_pipeline!(
     InvalidOption,
+    FieldErrors,
     IngestError,
     DecodeError,
     EncodeError,
@@ -417,9 +442,10 @@ mod tests {
 
     #[test]
     fn the_codes_of_refused_entries_are_those_of_the_table() {
-        let ingest: [fn() -> IngestError; 6] = [
+        let ingest: [fn() -> IngestError; 7] = [
             || IngestError::TwoSources,
             || IngestError::NoSource,
+            || IngestError::Empty,
             || IngestError::NotBase64Url,
             || FetchError::Refused(Refused::Off).into(),
             || FetchError::NotAUrl.into(),

@@ -12,7 +12,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::error::ApiError;
+use crate::{fields::FieldError, http::error::ApiError};
 
 /// The body of an error response.
 #[derive(Debug, Serialize, ToSchema)]
@@ -34,6 +34,10 @@ pub struct Problem {
     pub code: &'static str,
     /// The id of the request, as in the log.
     pub request_id: String,
+    /// What is wrong with each field, option or part of a form, if the error is about them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub errors: Vec<FieldError>,
 }
 
 /// The error of a handler, in the extensions of its response.

@@ -1,5 +1,6 @@
 //! Errors of loading the bytes of an image.
 
+use base64::DecodeError;
 use thiserror::Error;
 
 use super::fetch::FetchError;
@@ -12,11 +13,14 @@ pub enum IngestError {
     #[error("an image has both `data` and `url`; send one")]
     TwoSources,
     /// An entry of the body has neither bytes nor a URL.
-    #[error("an entry of `images` has neither `data` nor `url`")]
+    #[error("the image has neither `data` nor `url`; send one")]
     NoSource,
+    /// The image has no bytes.
+    #[error("the image is empty; send the content of its file")]
+    Empty,
     /// The text of `data` is not base64.
-    #[error("`data` is not base64: {0}")]
-    NotBase64(#[from] base64::DecodeError),
+    #[error("`data` is not base64: {}", not_base64(.0))]
+    NotBase64(#[from] DecodeError),
     /// The text of `data` begins like a `data:` URL and is not base64.
     #[error("`data` is a `data:` url without `;base64,`; send base64")]
     NotBase64Url,
@@ -26,4 +30,22 @@ pub enum IngestError {
     /// The byte budget of fetched images is used up.
     #[error("{0}; try again later")]
     Full(#[from] AdmissionError),
+}
+
+/// Says what is wrong with base64, without a character of it.
+fn not_base64(error: &DecodeError) -> String {
+    match error {
+        DecodeError::InvalidByte(at, b'-' | b'_') => format!(
+            "the character at {at} is one of the URL-safe variant; send standard base64, with + and /"
+        ),
+        DecodeError::InvalidByte(at, _) => {
+            format!("it cannot have the character at {at}; send letters, digits, + and / only")
+        }
+        DecodeError::InvalidLength(length) => {
+            format!("{length} characters are no whole number of bytes; send all of it")
+        }
+        DecodeError::InvalidLastSymbol { .. } | DecodeError::InvalidPadding => {
+            "its end is damaged; send all of it".to_owned()
+        }
+    }
 }

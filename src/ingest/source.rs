@@ -10,7 +10,7 @@ use base64::{
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::ingest::{error::IngestError, text::optional_text};
+use crate::ingest::error::IngestError;
 
 /// Standard base64, with or without its padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -43,12 +43,22 @@ pub enum Content {
 impl ImageInput {
     /// Creates an image from its bytes alone.
     pub fn from_bytes(bytes: Bytes) -> Self {
-        Self::of(Content::Bytes(bytes))
+        Self::of(Content::from_bytes(bytes))
+    }
+
+    /// Creates an image from what a body has: its bytes or its URL, and not both.
+    pub fn from_sources(data: Option<Payload>, url: Option<String>) -> Self {
+        Self::of(match (data, url) {
+            (Some(_), Some(_)) => Err(IngestError::TwoSources),
+            (Some(payload), None) => payload.into_bytes().and_then(Content::from_bytes),
+            (None, Some(url)) => Ok(Content::Url(url)),
+            (None, None) => Err(IngestError::NoSource),
+        })
     }
 
     /// Creates an image from its URL alone.
     pub fn from_url(url: String) -> Self {
-        Self::of(Content::Url(url))
+        Self::of(Ok(Content::Url(url)))
     }
 
     /// Returns whether the bytes must be fetched.
@@ -56,51 +66,22 @@ impl ImageInput {
         matches!(self.content, Ok(Content::Url(_)))
     }
 
-    fn of(content: Content) -> Self {
+    fn of(content: Result<Content, IngestError>) -> Self {
         Self {
             id: None,
             source: None,
             source_url: None,
-            content: Ok(content),
+            content,
         }
     }
 }
 
-/// An image in a JSON or msgpack body.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ImageEntry {
-    /// The caller's id for the image.
-    #[serde(default, deserialize_with = "optional_text")]
-    pub id: Option<String>,
-    /// The bytes: base64 text, or binary in msgpack.
-    #[serde(default)]
-    pub data: Option<Payload>,
-    /// A URL to fetch the image from, instead of `data`. It needs `urls.enabled` in the server's settings.
-    #[serde(default, deserialize_with = "optional_text")]
-    pub url: Option<String>,
-    /// The caller's name for the origin of the image.
-    #[serde(default, deserialize_with = "optional_text")]
-    pub source: Option<String>,
-    /// The address where the image was found. The default is `url`.
-    #[serde(default, deserialize_with = "optional_text")]
-    pub source_url: Option<String>,
-}
-
-impl From<ImageEntry> for ImageInput {
-    fn from(entry: ImageEntry) -> Self {
-        let content = match (entry.data, entry.url) {
-            (Some(_), Some(_)) => Err(IngestError::TwoSources),
-            (Some(payload), None) => payload.into_bytes().map(Content::Bytes),
-            (None, Some(url)) => Ok(Content::Url(url)),
-            (None, None) => Err(IngestError::NoSource),
-        };
-        Self {
-            id: entry.id,
-            source: entry.source,
-            source_url: entry.source_url,
-            content,
+impl Content {
+    fn from_bytes(bytes: Bytes) -> Result<Self, IngestError> {
+        if bytes.is_empty() {
+            return Err(IngestError::Empty);
         }
+        Ok(Self::Bytes(bytes))
     }
 }
 
@@ -233,21 +214,23 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_one_source_or_an_error() {
-        let entry = |json: &str| {
-            ImageInput::from(serde_json::from_str::<ImageEntry>(json).unwrap()).content
+    fn an_image_has_one_source_or_an_error() {
+        let content = |data: Option<&str>, url: Option<&str>| {
+            let data = data.map(Payload::from_text);
+            ImageInput::from_sources(data, url.map(str::to_owned)).content
         };
         assert!(matches!(
-            entry(r#"{"data":"aGVsbG8="}"#),
+            content(Some("aGVsbG8="), None),
             Ok(Content::Bytes(bytes)) if bytes == "hello"
         ));
         assert!(matches!(
-            entry(r#"{"url":"https://example.org/a.jpg"}"#),
+            content(None, Some("https://example.org/a.jpg")),
             Ok(Content::Url(url)) if url == "https://example.org/a.jpg"
         ));
-        assert!(matches!(entry("{}"), Err(IngestError::NoSource)));
+        assert!(matches!(content(None, None), Err(IngestError::NoSource)));
+        assert!(matches!(content(Some(""), None), Err(IngestError::Empty)));
         assert!(matches!(
-            entry(r#"{"data":"","url":"x"}"#),
+            content(Some(""), Some("x")),
             Err(IngestError::TwoSources)
         ));
     }

@@ -350,10 +350,10 @@ async fn whole_tenant(app: &TestApp) {
 async fn a_request_names_exactly_one_target() {
     let app = TestApp::start().await;
     for (body, status, code) in [
-        (json!({}), 400, "invalid_body"),
-        (json!({"image": "x"}), 400, "invalid_body"),
-        (json!({"source": "a", "host": "b"}), 400, "invalid_body"),
-        (json!({"everything": true}), 400, "invalid_body"),
+        (json!({}), 422, "invalid_option"),
+        (json!({"image": "x"}), 422, "invalid_option"),
+        (json!({"source": "a", "host": "b"}), 422, "invalid_option"),
+        (json!({"everything": true}), 422, "invalid_option"),
         (json!({"host": "https://a.test/"}), 422, "invalid_option"),
         (json!({"source": ""}), 422, "invalid_option"),
         (json!({"tenant": "somebody"}), 422, "invalid_option"),

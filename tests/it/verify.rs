@@ -213,8 +213,8 @@ async fn a_form_has_images_or_ids() {
     let difference = images["similarity"].as_f64().unwrap() - ids["similarity"].as_f64().unwrap();
     assert!(difference.abs() < 1e-6, "{difference}");
     for (parts, code) in [
-        (vec![second.clone()], "invalid_body"),
-        (vec![second.clone(), second.clone()], "invalid_body"),
+        (vec![second.clone()], "invalid_option"),
+        (vec![second.clone(), second.clone()], "invalid_option"),
         (
             vec![second.clone(), part("a_face_id", b"7")],
             "invalid_option",
@@ -265,15 +265,15 @@ async fn pairs_that_cannot_be_compared_say_why() {
         (
             json!({"embedding": [1]}),
             a_face.clone(),
-            400,
-            "invalid_body",
+            422,
+            "invalid_option",
         ),
-        (json!({}), a_face.clone(), 400, "invalid_body"),
+        (json!({}), a_face.clone(), 422, "invalid_option"),
         (
             json!({"data": "AAAA", "url": "https://example.org"}),
             a_face.clone(),
-            400,
-            "invalid_body",
+            422,
+            "invalid_option",
         ),
         (
             json!({"data": "AAAA"}),

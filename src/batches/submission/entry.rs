@@ -68,11 +68,10 @@ impl EntryError {
         match self {
             Self::Malformed(_) => "invalid_body",
             Self::TooLarge { .. } => "image_too_large",
-            Self::Ingest(IngestError::NoSource) => "missing_image",
+            Self::Ingest(IngestError::NoSource | IngestError::Empty) => "missing_image",
             Self::Ingest(IngestError::Fetch(FetchError::Refused(_))) => "url_forbidden",
             Self::Ingest(IngestError::Fetch(_)) => "url_failed",
-            Self::Ingest(_) => "invalid_body",
-            Self::Option(_) => "invalid_option",
+            Self::Ingest(_) | Self::Option(_) => "invalid_option",
         }
     }
 }
@@ -110,9 +109,7 @@ impl ItemEntry {
             Some(EntryContent::Bytes(bytes)) if bytes.len() as u64 > limit => {
                 Err(EntryError::TooLarge { limit })
             }
-            Some(EntryContent::Bytes(bytes)) if bytes.is_empty() => {
-                Err(IngestError::NoSource.into())
-            }
+            Some(EntryContent::Bytes(bytes)) if bytes.is_empty() => Err(IngestError::Empty.into()),
             Some(EntryContent::Bytes(bytes)) => {
                 let hash = content_hash(&bytes);
                 item.payload = Some(hash);

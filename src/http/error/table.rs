@@ -36,7 +36,7 @@ kinds! {
         "the request holds no image: send at least one");
     UNAUTHORIZED(401, "unauthorized", "no valid key",
         "the key or token is not valid; it is wrong, expired or revoked");
-    FORBIDDEN(403, "forbidden", "scope missing",
+    FORBIDDEN(403, "forbidden", "not allowed",
         "the key does not have the scope `read`; use a key that has it");
     URL_FORBIDDEN(403, "url_forbidden", "url not allowed",
         "urls are not fetched here: send the image's bytes, or set `urls.enabled` on the server");

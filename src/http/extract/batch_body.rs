@@ -1,36 +1,32 @@
 //! Reads the bodies of submissions. The entries of NDJSON are read one after another, so that its body can have any length.
 
-mod entry;
+mod items;
 mod lines;
-mod whole;
 
 use axum::{
     extract::Request,
     http::{HeaderMap, header::CONTENT_TYPE},
 };
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use self::{lines::Lines, whole::MAX_ITEMS};
+use self::{items::Items, lines::Lines};
 use super::{
     BodyFormat,
     admitted::stated_length,
     arriving::{self, SharedReservation},
-    body::MAX_OPTIONS,
-    body_reader::body,
-    form::{self, FormOptions, Part},
-    options_from_texts, pairs, parse_options,
+    content::{ReadBody, read_body},
+    options::SentOptions,
 };
 use crate::{
     admission::Priority,
     batches::{
         operation::BatchOperation,
-        submission::{BatchHead, EntryContent, EntryError, ItemEntry},
+        submission::{BatchHead, EntryError, ItemEntry},
     },
+    fields::{self, FieldError, FieldErrors, Shape},
     http::{AppState, error::ApiError},
-    pipeline::core::options::from_tree,
 };
 
 /// The bytes that are held at a time of a body that is read in lines.
@@ -43,12 +39,13 @@ const SMALL_BODY: usize = 64 << 10;
 const ENTRIES_PER_STEP: usize = 64;
 
 /// The description of a batch in a body, or in the query.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeadFields {
     /// The operation.
     pub operation: Option<BatchOperation>,
     /// Its options.
+    #[schema(value_type = Option<Object>)]
     pub options: Option<Value>,
     /// The caller's name for the batch.
     pub name: Option<String>,
@@ -78,10 +75,8 @@ impl HeadFields {
     /// # Errors
     /// [`ApiError::Pipeline`] if the operation is missing.
     pub fn into_head(self, idempotency_key: Option<String>) -> Result<BatchHead, ApiError> {
-        let operation = self.operation.ok_or_else(|| {
-            let names = BatchOperation::ALL.map(BatchOperation::name).join(", ");
-            ApiError::invalid_option("operation", format!("is missing; send one of {names}"))
-        })?;
+        let missing = || FieldErrors::of_options(vec![missing_operation()]);
+        let operation = self.operation.ok_or_else(missing)?;
         Ok(BatchHead {
             operation,
             options: self.options.unwrap_or_else(|| Value::Object(Map::new())),
@@ -167,103 +162,86 @@ impl BatchBody {
         has_head: bool,
     ) -> Result<Self, ApiError> {
         let format = SubmissionFormat::of(request.headers())?;
-        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
-        let mut tree = match query {
-            Some(Value::Object(tree)) => tree,
-            _ => Map::new(),
-        };
-        parse_texts(&mut tree)?;
+        let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
         let reservation = format.reserve(&mut request, state)?;
-        let entries = match format {
+        let (entries, head, errors) = match format {
             SubmissionFormat::Ndjson => {
                 let mut lines = Lines::new(request, state)?;
-                if has_head {
-                    tree.extend(lines.head().await?);
-                }
-                Entries::Lines(Box::new(lines))
+                let head = match has_head {
+                    true => Some(Value::Object(lines.head().await?)),
+                    false => None,
+                };
+                let entries = Entries::Lines(Box::new(lines));
+                (entries, SentOptions::from_tree(head), Vec::new())
             }
-            SubmissionFormat::Body(BodyFormat::Raw) => {
-                let bytes = body(request, state.config.server.max_body_bytes).await?;
-                Entries::Read(vec![Ok(item(None, bytes))].into_iter())
-            }
-            SubmissionFormat::Body(BodyFormat::Multipart) => {
-                let most = MAX_ITEMS + MAX_OPTIONS;
-                let (items, fields) = form::read(request, state, most, form).await?;
-                tree.extend(fields);
-                Entries::Read(items.into_iter())
-            }
-            SubmissionFormat::Body(format @ (BodyFormat::Json | BodyFormat::Msgpack)) => {
-                let is_json = matches!(format, BodyFormat::Json);
-                let body = whole::read(request, state, &reservation, is_json).await?;
-                tree.extend(body.head);
-                Entries::Read(body.items.into_iter())
+            SubmissionFormat::Body(format) => {
+                let body = read_body::<Items>(format, request, state, &reservation).await?;
+                let ReadBody {
+                    content,
+                    options,
+                    errors,
+                    ..
+                } = body;
+                (Entries::Read(content.into_entries()), options, errors)
             }
         };
         Ok(Self {
-            head: head_of(tree, has_head)?,
+            head: head_of(query.overridden_by(head), errors, has_head)?,
             entries,
             reservation,
         })
     }
 }
 
-fn head_of(tree: Map<String, Value>, has_head: bool) -> Result<HeadFields, ApiError> {
-    if !has_head && let Some(name) = tree.keys().next() {
+/// Reads the description of a batch. A body that adds items to a batch has none.
+fn head_of(
+    sent: SentOptions,
+    mut errors: Vec<FieldError>,
+    has_head: bool,
+) -> Result<HeadFields, ApiError> {
+    let mut tree = match sent.into_tree(&Shape::from_schema::<HeadFields>()) {
+        Ok(tree) => tree,
+        Err(wrong) => {
+            errors.extend(wrong);
+            Map::new()
+        }
+    };
+    if has_head {
+        errors.extend(IMAGES.into_iter().filter_map(|name| {
+            tree.shift_remove(name).map(|_| FieldError {
+                did_you_mean: Some("items".to_owned()),
+                ..FieldError::new(name, "is unknown; did you mean `items`?")
+            })
+        }));
+        if errors.is_empty() && !tree.contains_key("operation") {
+            errors.push(missing_operation());
+        }
+    } else {
         let detail = "is unknown: items are added with the options of their batch";
-        return Err(ApiError::invalid_option(name, detail));
+        let names = tree.keys().map(|name| FieldError::new(name, detail));
+        errors.extend(names);
     }
-    Ok(from_tree(&Value::Object(tree))?)
-}
-
-/// The items of a body, and the fields of its head.
-type FormContent = (Vec<Result<ItemEntry, EntryError>>, Map<String, Value>);
-
-/// Reads the parts of a form: the fields of the head, then the images.
-fn form(parts: Vec<Part>) -> Result<FormContent, ApiError> {
-    let count = parts.len();
-    let mut items = Vec::new();
-    let mut fields = FormOptions::default();
-    for part in parts {
-        match part.name == "image" {
-            true => items.push(Ok(item(part.file_name, part.content))),
-            false => fields.add(part)?,
+    let head = fields::read(&Value::Object(tree), "option");
+    match (head, errors.is_empty()) {
+        (Ok(head), true) => Ok(head),
+        (head, _) => {
+            if has_head {
+                errors.extend(head.err().map_or_else(Vec::new, |head| head.errors));
+            }
+            Err(FieldErrors::of_options(errors).into())
         }
     }
-    if items.len() > MAX_ITEMS {
-        return Err(ApiError::TooManyItems { limit: MAX_ITEMS });
-    }
-    form::check_count(count, MAX_ITEMS + MAX_OPTIONS)?;
-    let mut tree = Map::new();
-    for (name, text) in fields.into_texts()? {
-        let value = match text.as_str() {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            _ => Value::String(text),
-        };
-        tree.insert(name, value);
-    }
-    parse_texts(&mut tree)?;
-    Ok((items, tree))
 }
 
-/// Returns the item of an image.
-fn item(id: Option<String>, bytes: Bytes) -> ItemEntry {
-    ItemEntry {
-        id,
-        content: Some(EntryContent::Bytes(bytes)),
-        ..ItemEntry::default()
-    }
-}
+/// The fields of other routes that are `items` here.
+const IMAGES: [&str; 4] = ["images", "image", "files", "faces"];
 
-/// Parses the fields that are JSON text in a query and in the parts of a form.
-fn parse_texts(tree: &mut Map<String, Value>) -> Result<(), ApiError> {
-    for name in ["options", "webhook"] {
-        if let Some(Value::String(text)) = tree.get(name) {
-            let parsed = parse_options(name, text)?;
-            tree.insert(name.to_owned(), parsed);
-        }
+fn missing_operation() -> FieldError {
+    let names = BatchOperation::ALL.map(BatchOperation::name).join(", ");
+    FieldError {
+        allowed: Some(names.clone()),
+        ..FieldError::new("operation", format!("is missing; send one of {names}"))
     }
-    Ok(())
 }
 
 impl Entries {

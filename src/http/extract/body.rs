@@ -1,22 +1,14 @@
-//! JSON and msgpack bodies. The reader limits what it builds, because a small body can describe a huge tree.
+//! The trees in JSON and msgpack bodies. The reader limits what it builds, because a small body can describe a huge tree.
 
-use std::{cell::Cell, fmt, marker::PhantomData};
+use std::{cell::Cell, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
-use super::{BodyContent, body_reader::StructuredBody};
-use crate::{
-    config::MAX_IMAGES,
-    http::error::ApiError,
-    ingest::{
-        source::{ImageEntry, ImageInput},
-        text::NUL,
-    },
-};
+use crate::ingest::text::NUL;
 
 /// The maximum number of options, and of values on one level of an option.
 pub(super) const MAX_OPTIONS: usize = 64;
@@ -36,21 +28,6 @@ const MAX_NAME_BYTES: usize = 256;
 /// The maximum depth of a msgpack body. The JSON parser has the same limit, and reads what the database has stored.
 pub(super) const MAX_NESTING: usize = 128;
 
-/// A JSON or msgpack body.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Body {
-    /// The images, at most [`MAX_IMAGES`].
-    #[serde(deserialize_with = "entries")]
-    pub images: Vec<ImageEntry>,
-    /// The masks of the images, with the same limit.
-    #[serde(default, deserialize_with = "entries")]
-    pub masks: Vec<ImageEntry>,
-    /// The options by name.
-    #[serde(default)]
-    pub options: Option<Options>,
-}
-
 /// The largest number up to which all integers are exact in a float.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
@@ -60,38 +37,6 @@ pub fn number(value: f64) -> Value {
         Value::from(value as i64)
     } else {
         value.into()
-    }
-}
-
-/// Parses msgpack.
-pub fn from_msgpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
-    reader.set_max_depth(MAX_NESTING);
-    T::deserialize(&mut reader)
-}
-
-impl StructuredBody for Body {}
-
-impl Body {
-    /// Returns the images, the masks and the options.
-    pub(super) fn read(self) -> Result<BodyContent, ApiError> {
-        Ok(BodyContent {
-            images: self.images.into_iter().map(ImageInput::from).collect(),
-            masks: self.masks.into_iter().map(ImageInput::from).collect(),
-            options: self.options.map(|options| options.0),
-        })
-    }
-}
-
-/// The beginning of the error of a list that is too long. The errors of serde have only a text.
-const TOO_MANY: &str = "the list is too long";
-
-/// Returns the error of a body that is not what its route takes. `limit` is the number of images that a request may have.
-pub(super) fn malformed(detail: String, limit: usize) -> ApiError {
-    match detail {
-        detail if detail.starts_with(TOO_MANY) => ApiError::TooManyImages { limit },
-        detail if detail.starts_with(NUL) => ApiError::invalid_option("body", NUL),
-        detail => ApiError::invalid_body(detail),
     }
 }
 
@@ -140,34 +85,6 @@ impl FieldReader {
     }
 }
 
-/// Reads a list of images or faces, at most [`MAX_IMAGES`].
-pub(super) fn entries<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    struct Entries<T>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a list of images")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut entries = Vec::new();
-            while let Some(entry) = list.next_element()? {
-                if entries.len() == MAX_IMAGES {
-                    return Err(A::Error::custom(TOO_MANY));
-                }
-                entries.push(entry);
-            }
-            Ok(entries)
-        }
-    }
-    deserializer.deserialize_seq(Entries(PhantomData))
-}
-
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let left = Left::default();
@@ -183,7 +100,7 @@ impl<'de> Deserialize<'de> for Fields {
         // The options are one of the fields.
         match Tree::new(MAX_DEPTH + 1, &left).deserialize(deserializer)? {
             Value::Object(fields) => Ok(Self(fields)),
-            _ => Err(D::Error::custom("must be an object")),
+            _ => Err(D::Error::custom("expected an object")),
         }
     }
 }
@@ -310,44 +227,6 @@ impl<'de> Visitor<'de> for Tree<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_too_many_images_ends_the_reading() {
-        let json = format!(r#"{{"images":[{}and no JSON"#, "{},".repeat(MAX_IMAGES + 1));
-        let error = serde_json::from_str::<Body>(&json).err().unwrap();
-        let error = malformed(error.to_string(), 7);
-        assert!(matches!(error, ApiError::TooManyImages { limit: 7 }));
-    }
-
-    #[test]
-    fn a_nul_character_is_an_invalid_option_in_every_text() {
-        for json in [
-            r#"{"images":[{"id":"a\u0000"}]}"#,
-            r#"{"images":[{"source":"\u0000"}]}"#,
-            r#"{"images":[],"options":{"source":"\u0000"}}"#,
-            r#"{"images":[],"options":{"operations":[{"op":"\u0000"}]}}"#,
-        ] {
-            let error = serde_json::from_str::<Body>(json).err().unwrap();
-            let error = malformed(error.to_string(), 1);
-            assert_eq!(error.kind().status, 422, "{json}: {error}");
-        }
-    }
-
-    /// The database stores metadata as JSON. A deeper tree could be stored and never read again.
-    #[test]
-    fn msgpack_is_as_deep_as_json_and_not_deeper() {
-        for (depth, is_read) in [(126, true), (127, true), (128, false), (1000, false)] {
-            let packed = [vec![0x91; depth], vec![0xC0]].concat();
-            let tree = from_msgpack::<Value>(&packed);
-            assert_eq!(tree.is_ok(), is_read, "{depth}");
-            let text = format!("{}null{}", "[".repeat(depth), "]".repeat(depth));
-            assert_eq!(
-                serde_json::from_str::<Value>(&text).is_ok(),
-                is_read,
-                "{depth}"
-            );
-        }
-    }
 
     #[test]
     fn options_are_plain_and_few() {

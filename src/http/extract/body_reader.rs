@@ -4,21 +4,25 @@ use std::sync::{Arc, PoisonError};
 
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use facescan_imaging::format::{Sniffed, sniff};
 use facescan_inference::pool::Stage;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use rmp_serde::decode;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use super::{
     admitted::stated_length,
     arriving::{SharedReservation, incomplete},
-    body::{from_msgpack, malformed},
+    body::MAX_NESTING,
+    content::{Content, ReadBody, TOO_MANY},
     texts,
 };
 use crate::{
     context::RequestContext,
+    fields::{FieldError, FieldErrors, wording},
     http::{AppState, error::ApiError},
-    pipeline::core::error::excerpt,
 };
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
@@ -82,25 +86,16 @@ where
         .map_err(|error| ApiError::Internal(error.to_string()))?
 }
 
-/// A JSON or msgpack body.
-pub(super) trait StructuredBody: DeserializeOwned + Send + 'static {
-    /// Returns the error of a body that is not of this type. `limit` is the number of images that a request may have.
-    fn malformed(detail: String, limit: usize) -> ApiError {
-        malformed(detail, limit)
-    }
-}
-
-/// Reads a JSON or msgpack body, parses it, and converts it with `read`.
+/// Reads a JSON or msgpack body, and parses it.
 ///
 /// # Errors
-/// The errors of [`body`] and of `read`, or the error of a body that is not a `B`.
-pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
+/// The errors of [`body`], or the error of a body that cannot be parsed or has too many entries.
+pub(super) async fn structured<C: Content>(
     request: Request,
     state: &AppState,
     reservation: &SharedReservation,
     is_json: bool,
-    read: fn(B) -> Result<T, ApiError>,
-) -> Result<T, ApiError> {
+) -> Result<ReadBody<C>, ApiError> {
     let server = &state.config.server;
     let limit = server.max_images_per_request;
     let tenant = RequestContext::of(&request)?.principal.tenant;
@@ -108,19 +103,115 @@ pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
     reserve_parsed(reservation, body.len())?;
     let length = body.len();
     let parse_body = move || {
+        check_is_object(&body, is_json)?;
         let prepared = match is_json {
             true => texts::prepared_json(body),
             false => texts::check_msgpack(&body).map(|()| body),
         };
-        let body = prepared.map_err(|error| ApiError::invalid_body(excerpt(&error)))?;
+        let body = prepared.map_err(|error| ApiError::invalid_body(error.to_string()))?;
         let parsed = match is_json {
-            true => serde_json::from_slice::<B>(&body).map_err(|error| excerpt(&error)),
-            false => from_msgpack::<B>(&body).map_err(|error| excerpt(&error)),
+            true => from_json(&body),
+            false => from_packed(&body),
         };
         drop(body);
-        read(parsed.map_err(|detail| B::malformed(detail, limit))?)
+        parsed.map_err(|error| match error {
+            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => C::too_many(limit),
+            error => error.into(),
+        })
     };
     parse(state, tenant, length, parse_body).await
+}
+
+/// Why a body cannot be read.
+#[derive(Debug)]
+pub(super) enum ParseError {
+    /// It is not of its format.
+    Syntax(String),
+    /// A field has a value that it cannot have.
+    Field(FieldError),
+}
+
+impl From<ParseError> for ApiError {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::Syntax(detail) => Self::invalid_body(detail),
+            ParseError::Field(error) => FieldErrors::from(error).into(),
+        }
+    }
+}
+
+/// Parses JSON.
+///
+/// # Errors
+/// [`ParseError`] if it is no JSON, or no `T`.
+pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
+    let mut parser = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
+        match error.inner().classify() {
+            Category::Data => ParseError::Field(wording::field_error(
+                error.path(),
+                &wording::data_message(error.inner()),
+            )),
+            Category::Io | Category::Syntax | Category::Eof => syntax_error(error.inner()),
+        }
+    })?;
+    parser.end().map_err(|error| syntax_error(&error))?;
+    Ok(read)
+}
+
+fn syntax_error(error: &serde_json::Error) -> ParseError {
+    ParseError::Syntax(format!(
+        "it is not valid JSON: {}",
+        wording::json_error(error)
+    ))
+}
+
+/// Parses msgpack.
+fn from_packed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
+    let mut parser = rmp_serde::Deserializer::from_read_ref(bytes);
+    parser.set_max_depth(MAX_NESTING);
+    serde_path_to_error::deserialize(&mut parser).map_err(|error| match error.inner() {
+        decode::Error::Syntax(message) => {
+            ParseError::Field(wording::field_error(error.path(), message))
+        }
+        decode::Error::TypeMismatch(_) | decode::Error::OutOfRange => {
+            ParseError::Field(wording::field_error(error.path(), &"invalid type: "))
+        }
+        decode::Error::InvalidMarkerRead(_) | decode::Error::InvalidDataRead(_) => {
+            ParseError::Syntax("the msgpack ends too early; send all of it".to_owned())
+        }
+        decode::Error::DepthLimitExceeded => {
+            ParseError::Syntax("the msgpack is nested too deeply".to_owned())
+        }
+        _ => ParseError::Syntax("it is not valid msgpack".to_owned()),
+    })
+}
+
+/// Checks that a body begins like an object. Says what it is otherwise, because clients mix up the bytes and their type.
+///
+/// # Errors
+/// [`ApiError::InvalidBody`] if it does not.
+pub(super) fn check_is_object(body: &[u8], is_json: bool) -> Result<(), ApiError> {
+    let first = match is_json {
+        true => body.trim_ascii_start().first(),
+        false => body.first(),
+    };
+    let is_object = match (first, is_json) {
+        (Some(first), true) => *first == b'{',
+        // The maps of msgpack.
+        (Some(first), false) => matches!(first, 0x80..=0x8F | 0xDE | 0xDF),
+        (None, _) => return Err(ApiError::invalid_body("it is empty; send an object")),
+    };
+    if is_object {
+        return Ok(());
+    }
+    let name = if is_json { "JSON" } else { "msgpack" };
+    Err(ApiError::invalid_body(match sniff(body) {
+        Sniffed::Accepted(format) => format!(
+            "it is a {format} file and the content-type says {name}; send it with the content-type image/{format}"
+        ),
+        Sniffed::Other(_) | Sniffed::Unknown => format!("it is not a {name} object"),
+    }))
 }
 
 /// Reserves as much again as a body of `bytes` bytes, for what is built from it.
@@ -130,4 +221,27 @@ pub(super) async fn structured<B: StructuredBody, T: Send + 'static>(
 fn reserve_parsed(reservation: &SharedReservation, bytes: usize) -> Result<(), ApiError> {
     let mut reservation = reservation.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(reservation.grow_to(bytes.saturating_mul(2))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The database stores metadata as JSON. A deeper tree could be stored and never read again.
+    #[test]
+    fn msgpack_is_as_deep_as_json_and_not_deeper() {
+        for (depth, is_read) in [(126, true), (127, true), (128, false), (1000, false)] {
+            let packed = [vec![0x91; depth], vec![0xC0]].concat();
+            let tree = from_packed::<Value>(&packed);
+            assert_eq!(tree.is_ok(), is_read, "{depth}");
+            let text = format!("{}null{}", "[".repeat(depth), "]".repeat(depth));
+            assert_eq!(
+                serde_json::from_str::<Value>(&text).is_ok(),
+                is_read,
+                "{depth}"
+            );
+        }
+    }
 }

@@ -1,20 +1,20 @@
 //! Reads faces and options: the bodies of enrolments and of searches.
 
 use axum::extract::{FromRequest, Request};
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use bytes::Bytes;
 
 use super::{
-    BodyFormat,
-    admitted::{Admitted, RequestReservations},
-    body::{MAX_OPTIONS, Options, entries},
-    body_reader::{StructuredBody, body, structured},
-    face_input::{FaceEntry, FaceInput, stored},
-    form::{self, FormOptions, Part},
-    image, options_from_texts, pairs, read_options,
+    admitted::RequestReservations,
+    content::{Content, EntryField},
+    entry::Entry,
+    face_input::{FACE_FIELDS, FaceInput, stored},
+    form::{self, Part},
+    images::image,
+    request::{ReadRequest, read_request},
 };
 use crate::{
     context::RequestContext,
+    fields::{FieldError, FieldErrors},
     http::{AppState, error::ApiError},
     ingest::source::ImageInput,
     pipeline::core::options::RequestOptions,
@@ -34,103 +34,67 @@ pub struct FacesRequest<O> {
 
 /// The faces of a body, in any format.
 #[derive(Default)]
-struct FacesContent {
-    faces: Vec<FaceInput>,
-    options: Option<Value>,
-}
+struct Faces(Vec<FaceInput>);
 
-/// A JSON or msgpack body.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FacesBody {
-    #[serde(deserialize_with = "entries")]
-    faces: Vec<FaceEntry>,
-    #[serde(default)]
-    options: Option<Options>,
-}
+impl Content for Faces {
+    const FIELDS: &'static [EntryField] = &[EntryField {
+        name: "faces",
+        is_list: true,
+        wanted: Some(r#"a list of faces such as [{"data": "<base64>"}]"#),
+    }];
+    const ENTRY: &'static [&'static str] = FACE_FIELDS;
+    const PARTS: &'static str = "`image`";
 
-impl StructuredBody for FacesBody {}
+    fn add(&mut self, _: &'static str, entry: Entry) -> Result<(), Vec<FieldError>> {
+        self.0.push(FaceInput::from_entry(entry)?);
+        Ok(())
+    }
 
-impl FacesBody {
-    fn read(self) -> Result<FacesContent, ApiError> {
-        let faces = self.faces.into_iter().enumerate();
-        let faces = faces.map(|(index, face)| face.read(&format!("faces[{index}]")));
-        Ok(FacesContent {
-            faces: faces.collect::<Result<_, _>>()?,
-            options: self.options.map(|options| options.0),
-        })
+    fn add_part(&mut self, part: Part) -> Result<Option<Part>, ApiError> {
+        let face = match part.name.as_str() {
+            name if form::is_image(name) => FaceInput::Image(image(part)),
+            "face_id" => stored(part.text()?, "face_id").map_err(FieldErrors::from)?,
+            _ => return Ok(Some(part)),
+        };
+        self.0.push(face);
+        Ok(None)
+    }
+
+    fn add_image(&mut self, bytes: Bytes) -> Result<(), ApiError> {
+        self.0.push(FaceInput::Image(ImageInput::from_bytes(bytes)));
+        Ok(())
+    }
+
+    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
+        if self.0.len() > limit {
+            return Err(ApiError::TooManyImages { limit });
+        }
+        Ok(())
+    }
+
+    fn most_parts(limit: usize) -> usize {
+        limit
     }
 }
 
-impl<O> FromRequest<AppState> for FacesRequest<O>
-where
-    O: RequestOptions + DeserializeOwned,
-{
+impl<O: RequestOptions> FromRequest<AppState> for FacesRequest<O> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let format = BodyFormat::of(request.headers())?;
-        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
-        let mut context = RequestContext::of(&request)?;
-        let (admitted, request) = Admitted::admit_body(request, state, None).await?;
-        let content = match format {
-            BodyFormat::Raw => FacesContent {
-                faces: vec![FaceInput::Image(ImageInput::from_bytes(
-                    body(request, state.config.server.max_body_bytes).await?,
-                ))],
-                options: None,
-            },
-            BodyFormat::Multipart => multipart(request, state).await?,
-            BodyFormat::Json | BodyFormat::Msgpack => {
-                let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, admitted.body(), is_json, FacesBody::read).await?
-            }
-        };
-        let limit = state.config.server.max_images_per_request;
-        match content.faces.len() {
-            0 => return Err(ApiError::MissingImage("send at least one face")),
-            count if count > limit => return Err(ApiError::TooManyImages { limit }),
-            _ => {}
+        let read: ReadRequest<Faces, O> = read_request(request, state).await?;
+        if read.content.0.is_empty() {
+            return Err(ApiError::missing_image("send at least one face"));
         }
-        let options: O = read_options(query, content.options)?;
-        let images = || content.faces.iter().filter_map(FaceInput::image);
+        let images = || read.content.0.iter().filter_map(FaceInput::image);
         let are_fetched = images().any(ImageInput::is_fetched);
         // Vectors and stored faces are compared too.
-        let count = content.faces.len();
-        let (reservations, priority) =
-            admitted.admit_images(state, options.priority(), count, are_fetched)?;
-        context.priority = priority;
+        let count = read.content.0.len();
+        let admitted = read.admit(state, count, are_fetched)?;
         Ok(Self {
-            context,
-            faces: content.faces,
-            options,
-            reservations,
+            context: admitted.context,
+            faces: admitted.content.0,
+            options: admitted.options,
+            reservations: admitted.reservations,
         })
     }
-}
-
-async fn multipart(request: Request, state: &AppState) -> Result<FacesContent, ApiError> {
-    let limit = state.config.server.max_images_per_request;
-    let most = limit + MAX_OPTIONS;
-    let read = move |parts: Vec<Part>| {
-        let count = parts.len();
-        let mut faces = Vec::new();
-        let mut options = FormOptions::default();
-        for part in parts {
-            match part.name.as_str() {
-                "image" => faces.push(FaceInput::Image(image(part))),
-                "face_id" => faces.push(stored(part.text()?, "face_id")?),
-                _ => options.add(part)?,
-            }
-        }
-        if faces.len() > limit {
-            return Err(ApiError::TooManyImages { limit });
-        }
-        form::check_count(count, most)?;
-        Ok(FacesContent {
-            faces,
-            options: options.merged()?,
-        })
-    };
-    form::read(request, state, most, read).await
 }

@@ -112,6 +112,16 @@ fn boundary(headers: &HeaderMap) -> Result<String, ApiError> {
     })
 }
 
+/// The names of the parts with images. Clients use all of them.
+const IMAGE_NAMES: [&str; 8] = [
+    "image", "images", "image[]", "images[]", "file", "files", "file[]", "files[]",
+];
+
+/// Returns whether a part with this name has an image.
+pub(super) fn is_image(name: &str) -> bool {
+    IMAGE_NAMES.contains(&name)
+}
+
 /// Checks the number of parts of a form.
 ///
 /// # Errors

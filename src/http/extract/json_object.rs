@@ -7,12 +7,17 @@ use axum::{
 use facescan_store::has_nul;
 use mime::Mime;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use super::{arriving, body_reader::body};
+use super::{
+    arriving,
+    body_reader::{body, check_is_object, from_json},
+};
 use crate::{
+    fields,
     http::{AppState, error::ApiError},
     ingest::text::NUL,
-    pipeline::core::error::excerpt,
 };
 
 /// The maximum length of a body, in bytes.
@@ -22,26 +27,26 @@ pub const MAX_OBJECT_BYTES: usize = 64 << 10;
 /// would accept it.
 pub struct JsonObject<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<AppState> for JsonObject<T> {
+impl<T> FromRequest<AppState> for JsonObject<T>
+where
+    T: DeserializeOwned + ToSchema + 'static,
+{
     type Rejection = ApiError;
 
     async fn from_request(mut request: Request, state: &AppState) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             return Err(ApiError::invalid_body(
-                "the body must be JSON, with the content-type application/json",
+                "send a JSON object, {} at least, with the content-type application/json",
             ));
         }
         let _reservation = arriving::reserve(&mut request, &state.admission, MAX_OBJECT_BYTES)?;
         let body = body(request, MAX_OBJECT_BYTES).await?;
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(ApiError::invalid_body("the body must be a JSON object"));
-        }
+        check_is_object(&body, true)?;
         if std::str::from_utf8(&body).is_ok_and(has_nul) {
             return Err(ApiError::invalid_option("body", NUL));
         }
-        serde_json::from_slice(&body)
-            .map(Self)
-            .map_err(|error| ApiError::invalid_body(excerpt(&error)))
+        let tree: Value = from_json(&body)?;
+        Ok(Self(fields::read(&tree, "field")?))
     }
 }
 

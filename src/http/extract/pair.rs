@@ -1,24 +1,23 @@
 //! Reads the body of `/verify`: two faces and the options.
 
 use axum::extract::{FromRequest, Request};
-use serde::Deserialize;
-use serde_json::Value;
+use bytes::Bytes;
 
 use super::{
-    BodyFormat,
-    admitted::{Admitted, RequestReservations},
-    body::{MAX_OPTIONS, Options},
-    body_reader::{StructuredBody, structured},
-    face_input::{FaceEntry, FaceInput, stored},
-    form::{self, FormOptions, Part},
-    image, options_from_texts, pairs, read_options,
+    admitted::RequestReservations,
+    content::{Content, EntryField},
+    entry::Entry,
+    face_input::{FACE_FIELDS, FaceInput, stored},
+    form::Part,
+    images::image,
+    request::{ReadRequest, read_request},
 };
 use crate::{
     context::RequestContext,
+    fields::{FieldError, FieldErrors},
     http::{AppState, error::ApiError},
     ingest::source::ImageInput,
-    pipeline::core::options::RequestOptions,
-    recognition::verify::{Side, VerifyRequest},
+    recognition::verify::VerifyRequest,
 };
 
 /// The two faces of a request and its options.
@@ -33,106 +32,122 @@ pub struct PairRequest {
     pub reservations: RequestReservations,
 }
 
+/// What to send as a face.
+const FACE: &str = r#"a face such as {"data": "<base64>"}"#;
+
 /// The faces of a body, in any format.
-struct PairContent {
-    faces: [FaceInput; 2],
-    options: Option<Value>,
+#[derive(Default)]
+struct Pair {
+    a: Option<FaceInput>,
+    b: Option<FaceInput>,
 }
 
-/// A JSON or msgpack body.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PairBody {
-    a: FaceEntry,
-    b: FaceEntry,
-    #[serde(default)]
-    options: Option<Options>,
-}
+impl Content for Pair {
+    const FIELDS: &'static [EntryField] = &[
+        EntryField {
+            name: "a",
+            is_list: false,
+            wanted: Some(FACE),
+        },
+        EntryField {
+            name: "b",
+            is_list: false,
+            wanted: Some(FACE),
+        },
+    ];
+    const ENTRY: &'static [&'static str] = FACE_FIELDS;
+    const PARTS: &'static str = "`a` and `b`";
 
-impl StructuredBody for PairBody {}
-
-impl PairBody {
-    fn read(self) -> Result<PairContent, ApiError> {
-        Ok(PairContent {
-            faces: [self.a.read("a")?, self.b.read("b")?],
-            options: self.options.map(|options| options.0),
-        })
+    fn add(&mut self, field: &'static str, entry: Entry) -> Result<(), Vec<FieldError>> {
+        *self.side(field == "a") = Some(FaceInput::from_entry(entry)?);
+        Ok(())
     }
+
+    fn add_part(&mut self, part: Part) -> Result<Option<Part>, ApiError> {
+        let (is_a, face) = match part.name.as_str() {
+            name @ ("a" | "b") => (name == "a", FaceInput::Image(image(part))),
+            name @ ("a_face_id" | "b_face_id") => {
+                let face = stored(part.text()?, name).map_err(FieldErrors::from)?;
+                (name == "a_face_id", face)
+            }
+            _ => return Ok(Some(part)),
+        };
+        if self.side(is_a).replace(face).is_some() {
+            let name = if is_a { "a" } else { "b" };
+            return Err(ApiError::invalid_field(
+                name,
+                "is there twice; send one face",
+            ));
+        }
+        Ok(None)
+    }
+
+    fn add_image(&mut self, _: Bytes) -> Result<(), ApiError> {
+        Err(ApiError::UnsupportedMediaType(
+            "two faces are compared, so one image is not enough; send multipart/form-data, application/json or \
+             application/msgpack"
+                .to_owned(),
+        ))
+    }
+
+    fn check_count(&self, _: usize) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn most_parts(_: usize) -> usize {
+        2
+    }
+}
+
+impl Pair {
+    fn side(&mut self, is_a: bool) -> &mut Option<FaceInput> {
+        if is_a { &mut self.a } else { &mut self.b }
+    }
+}
+
+/// Returns the error of the faces that a form does not have.
+fn missing(is_missing: [bool; 2]) -> ApiError {
+    let sides = ["a", "b"].into_iter().zip(is_missing);
+    let errors = sides
+        .filter(|(_, is_missing)| *is_missing)
+        .map(|(name, _)| {
+            let detail =
+                format!("is missing; send an image as `{name}`, or an id as `{name}_face_id`");
+            FieldError::new(name, detail)
+        });
+    FieldErrors {
+        noun: "part",
+        errors: errors.collect(),
+    }
+    .into()
 }
 
 impl FromRequest<AppState> for PairRequest {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let format = BodyFormat::of(request.headers())?;
-        let query = options_from_texts(pairs(request.uri().query().unwrap_or_default())?);
-        let mut context = RequestContext::of(&request)?;
-        let (admitted, request) = Admitted::admit_body(request, state, None).await?;
-        let content = match format {
-            BodyFormat::Raw => {
-                return Err(ApiError::UnsupportedMediaType(
-                    "two faces are compared, so one image is not enough; send multipart/form-data, application/json or \
-                     application/msgpack"
-                        .to_owned(),
-                ));
-            }
-            BodyFormat::Multipart => multipart(request, state).await?,
-            BodyFormat::Json | BodyFormat::Msgpack => {
-                let is_json = matches!(format, BodyFormat::Json);
-                structured(request, state, admitted.body(), is_json, PairBody::read).await?
-            }
-        };
-        let options: VerifyRequest = read_options(query, content.options)?;
-        let images = || content.faces.iter().filter_map(FaceInput::image);
+        let read: ReadRequest<Pair, VerifyRequest> = read_request(request, state).await?;
+        let Pair { a, b } = &read.content;
+        let is_missing = [a.is_none(), b.is_none()];
+        let images = || [a, b].into_iter().flatten().filter_map(FaceInput::image);
         let are_fetched = images().any(ImageInput::is_fetched);
         let count = images().count();
-        let (reservations, priority) =
-            admitted.admit_images(state, options.priority(), count, are_fetched)?;
-        context.priority = priority;
+        if is_missing.contains(&true) {
+            return Err(missing(is_missing));
+        }
+        let admitted = read.admit(state, count, are_fetched)?;
+        let Pair {
+            a: Some(a),
+            b: Some(b),
+        } = admitted.content
+        else {
+            return Err(missing(is_missing));
+        };
         Ok(Self {
-            context,
-            faces: content.faces,
-            options,
-            reservations,
+            context: admitted.context,
+            faces: [a, b],
+            options: admitted.options,
+            reservations: admitted.reservations,
         })
     }
-}
-
-async fn multipart(request: Request, state: &AppState) -> Result<PairContent, ApiError> {
-    let most = 2 + MAX_OPTIONS;
-    let read = move |parts: Vec<Part>| {
-        form::check_count(parts.len(), most)?;
-        pair(parts)
-    };
-    form::read(request, state, most, read).await
-}
-
-/// Reads the parts of a form.
-fn pair(parts: Vec<Part>) -> Result<PairContent, ApiError> {
-    let mut faces = [None, None];
-    let mut options = FormOptions::default();
-    for part in parts {
-        let (side, face) = match part.name.as_str() {
-            "a" => (Side::A, FaceInput::Image(image(part))),
-            "b" => (Side::B, FaceInput::Image(image(part))),
-            "a_face_id" => (Side::A, stored(part.text()?, "a_face_id")?),
-            "b_face_id" => (Side::B, stored(part.text()?, "b_face_id")?),
-            _ => {
-                options.add(part)?;
-                continue;
-            }
-        };
-        if faces[side as usize].replace(face).is_some() {
-            return Err(ApiError::invalid_body(format!("`{side}` is named twice")));
-        }
-    }
-    let [Some(a), Some(b)] = faces else {
-        return Err(ApiError::invalid_body(
-            "a form needs the parts `a` or `a_face_id`, and `b` or `b_face_id`",
-        ));
-    };
-    Ok(PairContent {
-        faces: [a, b],
-        options: options.merged()?,
-    })
 }

@@ -88,7 +88,8 @@ impl ErasureBody {
         let mut targets = targets.into_iter().flatten();
         match (targets.next(), targets.next()) {
             (Some(target), None) => target,
-            _ => Err(ApiError::invalid_body(
+            _ => Err(ApiError::invalid_field(
+                "",
                 "set exactly one of image, source, host, batch, collection, subject, person and tenant",
             )),
         }

@@ -160,8 +160,9 @@ pub async fn search(
     let collection = request.collection().await?;
     let body = body?;
     if body.faces.len() > 1 {
-        return Err(ApiError::InvalidBody(
-            "a search is for one face; send several faces to /collections/{id}/searches".to_owned(),
+        return Err(ApiError::invalid_field(
+            "faces",
+            "must be one face; send several to /collections/{id}/searches",
         ));
     }
     let faces = FacesToSearch::read(&request.state, &collection, body).await?;

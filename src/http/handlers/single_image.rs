@@ -21,12 +21,13 @@ pub const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 /// Returns whether the caller wants the image itself as the answer.
 ///
 /// # Errors
-/// [`ApiError::InvalidBody`] if the request has several images.
+/// An error of the field `images` if the request has several.
 pub fn is_requested(accepted: Accepted, images: usize) -> Result<bool, ApiError> {
     let is_requested = matches!(accepted, Accepted::Image(_) | Accepted::Npy);
     if is_requested && images > 1 {
-        return Err(ApiError::InvalidBody(
-            "a request that accepts only an image can have one image; accept application/json to send several".to_owned(),
+        return Err(ApiError::invalid_field(
+            "images",
+            "must be one image if you accept only an image; accept application/json to send several",
         ));
     }
     Ok(is_requested)

@@ -42,6 +42,7 @@ pub async fn write(request: Request, next: Next) -> Response {
         detail: error.public_detail(),
         code: kind.code,
         request_id,
+        errors: error.fields(),
     };
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let (mut parts, _) = response.into_parts();

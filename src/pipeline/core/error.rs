@@ -1,13 +1,17 @@
 //! The errors of the pipeline.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::Display;
 
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::{engine::EngineError, heads::HeadError, pool::PoolError, registry::Role};
 use facescan_store::StoreError;
 use thiserror::Error;
 
-use crate::{admission::AdmissionError, ingest::error::IngestError};
+use crate::{
+    admission::AdmissionError,
+    fields::{FieldErrors, wording},
+    ingest::error::IngestError,
+};
 
 /// An option is unknown, malformed or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -25,6 +29,9 @@ pub enum PipelineError {
     /// An option does not fit the image, the models or the settings.
     #[error(transparent)]
     InvalidOption(#[from] InvalidOption),
+    /// Options cannot be read.
+    #[error(transparent)]
+    Fields(#[from] FieldErrors),
     /// The bytes cannot be loaded.
     #[error(transparent)]
     Ingest(#[from] IngestError),
@@ -147,42 +154,7 @@ pub fn shorten(text: String) -> String {
 
 /// Writes the beginning of an error that quotes the caller. What is beyond it is never written.
 pub fn excerpt(error: &impl Display) -> String {
-    beginning(error, MAX_BYTES)
-}
-
-/// Writes at most `most` bytes of an error that quotes the caller.
-pub(in crate::pipeline) fn beginning(error: &impl Display, most: usize) -> String {
-    let mut beginning = Beginning {
-        text: String::new(),
-        most,
-        is_cut: false,
-    };
-    // The only error is that of a text which has its most bytes.
-    write!(beginning, "{error}").ok();
-    if beginning.is_cut {
-        beginning.text.push('…');
-    }
-    beginning.text
-}
-
-/// A text of at most `most` bytes. It refuses to be written further, which ends the writing.
-struct Beginning {
-    text: String,
-    most: usize,
-    is_cut: bool,
-}
-
-impl fmt::Write for Beginning {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        let left = self.most - self.text.len();
-        let end = part.floor_char_boundary(left);
-        self.text.push_str(&part[..end]);
-        self.is_cut = end < part.len();
-        match self.is_cut {
-            true => Err(fmt::Error),
-            false => Ok(()),
-        }
-    }
+    wording::beginning(error, MAX_BYTES)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The options that several operations share: as sent, and with the defaults filled in.
 
 use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
 
 use crate::{
     admission::Priority,
+    fields::{self, FieldErrors},
     ingest::intake::LoadedImage,
-    pipeline::core::error::{InvalidOption, PipelineError, beginning},
+    pipeline::core::error::{InvalidOption, PipelineError},
 };
 
 mod detect;
@@ -20,29 +22,19 @@ pub const MAX_SOURCE_BYTES: usize = 512;
 /// The maximum length of `source_url`, in bytes. The schemas have the same number.
 pub const MAX_SOURCE_URL_BYTES: usize = 4096;
 
-/// The most bytes that are read of the error of an option. It begins with a name of at most 256 bytes.
-const MAX_ERROR_BYTES: usize = 1000;
-
 /// Reads the options of a request.
 ///
 /// # Errors
-/// [`InvalidOption`] with the name of the first invalid option.
-pub fn from_tree<O: DeserializeOwned>(tree: &serde_json::Value) -> Result<O, InvalidOption> {
-    serde_path_to_error::deserialize(tree).map_err(|error| {
-        let path = beginning(error.path(), MAX_ERROR_BYTES);
-        let detail = beginning(error.inner(), MAX_ERROR_BYTES);
-        match detail
-            .strip_prefix("unknown field `")
-            .and_then(|rest| rest.split_once('`'))
-        {
-            Some((name, rest)) => InvalidOption::new(name, format!("is unknown{rest}")),
-            None => InvalidOption::new(path, detail),
-        }
-    })
+/// [`FieldErrors`] with every option that is unknown, malformed or out of range.
+pub fn from_tree<O>(tree: &serde_json::Value) -> Result<O, FieldErrors>
+where
+    O: DeserializeOwned + ToSchema + 'static,
+{
+    fields::read(tree, "option")
 }
 
 /// The options of a request that decide how it is admitted.
-pub trait RequestOptions {
+pub trait RequestOptions: DeserializeOwned + ToSchema + 'static {
     /// Whether a request can have masks for its images.
     const TAKES_MASKS: bool = false;
 

@@ -86,10 +86,10 @@ async fn a_wrong_key_is_refused_and_a_field_that_is_not_valid_is_named() {
             json!({"name": "a", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}),
             "invalid_option",
         ),
-        (json!({"name": "a", "scopes": ["root"]}), "invalid_body"),
+        (json!({"name": "a", "scopes": ["root"]}), "invalid_option"),
         (
             json!({"name": "a", "scopes": ["read"], "tenant": "other"}),
-            "invalid_body",
+            "invalid_option",
         ),
     ] {
         let reply = send(&app, &admin, ("POST", "/keys"), body.to_string()).await;

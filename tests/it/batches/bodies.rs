@@ -184,7 +184,7 @@ async fn a_damaged_line_is_refused_alone() {
         (1, "invalid_body"),
         (2, "image_too_large"),
         (3, "image_too_large"),
-        (4, "invalid_body"),
+        (4, "invalid_option"),
         (5, "url_forbidden"),
         (6, "invalid_option"),
     ];
@@ -202,7 +202,7 @@ async fn a_batch_that_cannot_run_is_refused() {
         (
             json!({"operation": "sing", "items": []}),
             "invalid_option",
-            "sing",
+            "operation",
         ),
         (
             json!({"operation": "detect", "colour": 1, "items": []}),

@@ -75,7 +75,7 @@ async fn the_terms_of_a_collection_are_checked() {
         (&json!(7), &json!(0.001))
     );
     let (status, code, _) = refused(&app, "PATCH", &staff, json!({"purpose": "another"})).await;
-    assert_eq!((status, code.as_str()), (400, "invalid_body"));
+    assert_eq!((status, code.as_str()), (422, "invalid_option"));
     create(&app, gallery("visitors")).await;
     let (status, _, _) = refused(&app, "PATCH", &staff, json!({"name": "visitors"})).await;
     assert_eq!(status, 409);
@@ -103,7 +103,7 @@ async fn a_search_needs_the_purpose_of_the_collection() {
     assert_eq!((status, code.as_str()), (403, "purpose_not_allowed"));
     let two = json!({"faces": [image("obama.jpg"), image("biden.jpg")], "options": {"purpose": "entry control"}});
     let (status, _, _) = refused(&app, "POST", &uri, two).await;
-    assert_eq!(status, 400);
+    assert_eq!(status, 422);
     let foreign = json!({"embedding": vec![1.0; 128], "contract": "other"});
     let (status, code, _) = refused(&app, "POST", &uri, search_body(foreign, json!({}))).await;
     assert_eq!((status, code.as_str()), (409, "contract_mismatch"));

@@ -357,8 +357,8 @@ async fn what_a_library_refuses() {
             "PATCH",
             format!("{archive}/people/{person}"),
             json!({}),
-            400,
-            "invalid_body",
+            422,
+            "invalid_option",
         ),
         (
             "PATCH",

@@ -5,24 +5,26 @@ use std::sync::Arc;
 use axum::{body::BodyDataStream, extract::Request};
 use bytes::BytesMut;
 use futures::StreamExt;
-use serde_json::{Map, Value};
+use serde::de::DeserializeSeed as _;
+use serde_json::{Map, Value, error::Category};
 use tokio::task::coop::consume_budget;
 
 use super::{
     super::{
         arriving::incomplete,
-        body::{Fields, malformed},
-        body_reader::parse,
+        body::Fields,
+        body_reader::{ParseError, from_json, parse},
+        entry::{Entry, EntrySeed},
         texts,
     },
     SMALL_BODY,
-    entry::LooseEntry,
+    items::{ITEM_FIELDS, item},
 };
 use crate::{
     batches::submission::{EntryError, ItemEntry},
     context::RequestContext,
+    fields::{FieldErrors, wording},
     http::{AppState, error::ApiError},
-    pipeline::core::error::excerpt,
 };
 
 /// One job of the CPU pool parses several lines, because it waits for a thread as long as the job of an image does.
@@ -86,14 +88,19 @@ impl Lines {
     pub(super) async fn head(&mut self) -> Result<Map<String, Value>, ApiError> {
         match self.next().await? {
             Some(Line::Whole(line)) if line.len() <= MAX_HEAD_BYTES => {
-                let head: Result<Fields, _> = serde_json::from_slice(&line);
-                head.map(|head| head.0)
-                    .map_err(|error| match malformed(excerpt(&error), 0) {
-                        ApiError::InvalidBody(detail) => ApiError::invalid_body(format!(
-                            "the first line must describe the batch: {detail}"
-                        )),
-                        error => error,
-                    })
+                let wrong = |detail: &str| {
+                    ApiError::invalid_body(format!(
+                        "the first line must describe the batch: {detail}"
+                    ))
+                };
+                if line.trim_ascii_start().first() != Some(&b'{') {
+                    return Err(wrong("it is not a JSON object"));
+                }
+                let head: Result<Fields, _> = from_json(&line);
+                head.map(|head| head.0).map_err(|error| match error {
+                    ParseError::Syntax(detail) => wrong(&detail),
+                    ParseError::Field(error) => FieldErrors::of_options(vec![error]).into(),
+                })
             }
             Some(_) => Err(ApiError::invalid_body(format!(
                 "the first line is longer than {MAX_HEAD_BYTES} bytes"
@@ -205,11 +212,25 @@ fn entry(line: Line, limit: u64) -> Result<ItemEntry, EntryError> {
         Line::TooLong => Err(EntryError::TooLarge { limit }),
         Line::Whole(mut line) => {
             texts::prepare_json(&mut line)
-                .map_err(|error| EntryError::Malformed(excerpt(&error).into()))?;
-            match serde_json::from_slice::<LooseEntry>(&line) {
-                Ok(loose) => loose.into_entry(),
-                Err(error) => Err(EntryError::Malformed(excerpt(&error).into())),
-            }
+                .map_err(|error| EntryError::Malformed(error.to_string().into()))?;
+            item(read_entry(&line).map_err(|error| malformed(&error))?)
         }
     }
+}
+
+fn read_entry(line: &[u8]) -> Result<Entry, serde_json::Error> {
+    let mut parser = serde_json::Deserializer::from_slice(line);
+    let entry = EntrySeed(ITEM_FIELDS).deserialize(&mut parser)?;
+    parser.end()?;
+    Ok(entry)
+}
+
+fn malformed(error: &serde_json::Error) -> EntryError {
+    let detail = match error.classify() {
+        Category::Data => wording::reworded(String::new(), &wording::data_message(error)).detail,
+        Category::Io | Category::Syntax | Category::Eof => {
+            format!("it is not valid JSON: {}", wording::json_error(error))
+        }
+    };
+    EntryError::Malformed(detail.into())
 }

@@ -55,7 +55,7 @@ fn errors_of_requests() -> Vec<ApiError> {
             .err()
             .unwrap(),
         ApiError::invalid_body(json.to_string()),
-        ApiError::MissingImage("send at least one"),
+        ApiError::missing_image("send at least one"),
         ApiError::RequestTimeout {
             limit_ms: server.request_timeout_ms,
         },

@@ -1,0 +1,259 @@
+//! Checks a tree against a schema, and collects what is wrong.
+
+use serde_json::{Map, Number, Value};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use uuid::Uuid;
+
+use super::{FieldError, MAX_ERRORS, Shape, describe::describe, shape::types};
+
+/// Names that other servers have, and what to do here.
+const HINTS: [(&str, &str); 5] = [
+    ("model", MODELS),
+    ("model_name", MODELS),
+    ("detector", MODELS),
+    ("detector_backend", MODELS),
+    ("embedder", MODELS),
+];
+const MODELS: &str =
+    "is unknown; the settings of the server choose the models, and GET /models lists them";
+
+/// Returns what is wrong with an object. `is_known` is asked for names that the schema does not have.
+pub(super) fn check(
+    shape: &Shape,
+    tree: &Value,
+    is_known: impl Fn(&str) -> bool,
+) -> Vec<FieldError> {
+    let mut check = Check {
+        shape,
+        is_known: &is_known,
+        errors: Vec::new(),
+    };
+    check.value(shape.root(), tree, "");
+    check.errors
+}
+
+struct Check<'a> {
+    shape: &'a Shape,
+    is_known: &'a dyn Fn(&str) -> bool,
+    errors: Vec<FieldError>,
+}
+
+impl<'a> Check<'a> {
+    fn add(&mut self, error: FieldError) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+
+    /// Adds the error of a value that its schema does not allow.
+    fn refuse(&mut self, schema: &Value, path: &str) {
+        self.add(FieldError::not_allowed(path, describe(self.shape, schema)));
+    }
+
+    fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        let schema = self.shape.resolve(schema);
+        if let Some(choices) = self.shape.choices(schema) {
+            return self.choice(schema, &choices, value, path);
+        }
+        let has = |kind: &str| types(schema).any(|of| of == kind);
+        let is_allowed = match value {
+            // A reference to nothing, or metadata of any form.
+            _ if types(schema).next().is_none() => true,
+            Value::Null => has("null"),
+            Value::Bool(_) => has("boolean"),
+            Value::Number(number) => is_in_range(schema, number, has("integer"), has("number")),
+            Value::String(text) if has("string") => return self.text(schema, text, path),
+            // Lists and objects may be JSON text. Their type reads it.
+            Value::String(_) => (has("array") || has("object")) && !path.is_empty(),
+            Value::Array(list) if has("array") => return self.list(schema, list, path),
+            Value::Object(fields) if has("object") => return self.object(schema, fields, path),
+            Value::Array(_) | Value::Object(_) => false,
+        };
+        if !is_allowed {
+            self.refuse(schema, path);
+        }
+    }
+
+    fn object(&mut self, schema: &'a Value, fields: &Map<String, Value>, path: &str) {
+        let Some(properties) = schema["properties"].as_object() else {
+            return;
+        };
+        let is_closed = schema["additionalProperties"] == false;
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .map_or_else(Vec::new, |names| {
+                names.iter().filter_map(Value::as_str).collect()
+            });
+        for (name, value) in fields {
+            let inner = joined(path, name);
+            match properties.get(name) {
+                // An optional field may be null, whatever the schema says.
+                Some(_) if value.is_null() && !required.contains(&name.as_str()) => {}
+                Some(property) => self.value(property, value, &inner),
+                None if !is_closed || (path.is_empty() && (self.is_known)(name)) => {}
+                None => {
+                    let known = properties.keys().map(String::as_str);
+                    let error = FieldError::unknown(&inner, name, known);
+                    self.add(hinted(error, name));
+                }
+            }
+        }
+        for name in required {
+            if !fields.contains_key(name) {
+                let wanted = describe(self.shape, &properties[name]);
+                self.add(FieldError {
+                    allowed: Some(wanted.clone()),
+                    ..FieldError::new(joined(path, name), format!("is missing; send {wanted}"))
+                });
+            }
+        }
+    }
+
+    fn list(&mut self, schema: &'a Value, list: &[Value], path: &str) {
+        let count = list.len() as u64;
+        let is_short = schema["minItems"]
+            .as_u64()
+            .is_some_and(|least| count < least);
+        let is_long = schema["maxItems"].as_u64().is_some_and(|most| count > most);
+        if is_short || is_long {
+            return self.refuse(schema, path);
+        }
+        for (index, item) in list.iter().enumerate() {
+            self.value(&schema["items"], item, &format!("{path}[{index}]"));
+        }
+    }
+
+    fn text(&mut self, schema: &Value, text: &str, path: &str) {
+        if let Some(words) = schema["enum"].as_array() {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            if !words.contains(&text) {
+                self.add(FieldError::not_one_of(path, Some(text), words));
+            }
+            return;
+        }
+        let count = text.chars().count() as u64;
+        let is_short = schema["minLength"]
+            .as_u64()
+            .is_some_and(|least| count < least);
+        let is_long = schema["maxLength"]
+            .as_u64()
+            .is_some_and(|most| count > most);
+        let is_malformed = match schema["format"].as_str() {
+            Some("uuid") => Uuid::try_parse(text).is_err(),
+            Some("date-time") => OffsetDateTime::parse(text, &Rfc3339).is_err(),
+            _ => false,
+        };
+        if is_short || is_long || is_malformed {
+            self.refuse(schema, path);
+        }
+    }
+
+    /// Checks a value that matches one of several schemas.
+    fn choice(&mut self, schema: &'a Value, choices: &[&'a Value], value: &Value, path: &str) {
+        if value.is_null() && choices.len() < schema["oneOf"].as_array().map_or(0, Vec::len) {
+            return;
+        }
+        if let &[only] = choices {
+            return self.value(only, value, path);
+        }
+        let is_allowed = choices.iter().any(|choice| {
+            let mut alone = Check {
+                shape: self.shape,
+                is_known: self.is_known,
+                errors: Vec::new(),
+            };
+            alone.value(choice, value, path);
+            alone.errors.is_empty()
+        });
+        if is_allowed {
+            return;
+        }
+        let Some((tag, words)) = tag(choices) else {
+            return match value.as_str().map(|word| (word, single_words(choices))) {
+                Some((word, words)) if !words.is_empty() => {
+                    let mut error = FieldError::not_allowed(path, describe(self.shape, schema));
+                    if let Some(meant) = super::nearest(word, words) {
+                        error.detail += &format!("; did you mean `{meant}`?");
+                        error.did_you_mean = Some(meant.to_owned());
+                    }
+                    self.add(error);
+                }
+                _ => self.refuse(schema, path),
+            };
+        };
+        let Some(fields) = value.as_object() else {
+            return self.add(FieldError::not_allowed(
+                path,
+                format!("an object with `{tag}`"),
+            ));
+        };
+        let word = fields.get(tag).and_then(Value::as_str);
+        match words.iter().position(|of| Some(*of) == word) {
+            Some(index) => self.value(choices[index], value, path),
+            None => self.add(FieldError::not_one_of(joined(path, tag), word, words)),
+        }
+    }
+}
+
+/// Returns the field whose word tells apart objects of several forms, and the word of each.
+fn tag<'a>(choices: &[&'a Value]) -> Option<(&'a str, Vec<&'a str>)> {
+    let (first, _) = choices
+        .first()?
+        .get("properties")?
+        .as_object()?
+        .iter()
+        .find(|(_, property)| only_word(property).is_some())?;
+    let words = choices
+        .iter()
+        .map(|choice| only_word(&choice["properties"][first.as_str()]));
+    Some((first.as_str(), words.collect::<Option<_>>()?))
+}
+
+/// Returns the word of a schema that allows a single one.
+fn only_word(schema: &Value) -> Option<&str> {
+    match schema["enum"].as_array()?.as_slice() {
+        [word] => word.as_str(),
+        _ => None,
+    }
+}
+
+/// Returns the words among choices that are words or something else.
+fn single_words<'a>(choices: &[&'a Value]) -> Vec<&'a str> {
+    choices
+        .iter()
+        .filter_map(|choice| only_word(choice))
+        .collect()
+}
+
+fn joined(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    }
+}
+
+fn hinted(error: FieldError, name: &str) -> FieldError {
+    let hint = HINTS.iter().find(|(known, _)| *known == name);
+    match hint {
+        Some((_, hint)) => FieldError {
+            detail: (*hint).to_owned(),
+            did_you_mean: None,
+            ..error
+        },
+        None => error,
+    }
+}
+
+fn is_in_range(schema: &Value, number: &Number, is_integer: bool, is_float: bool) -> bool {
+    let Some(value) = number.as_f64() else {
+        return false;
+    };
+    let bound = |name: &str| schema[name].as_f64();
+    let is_whole = value.fract() == 0.0;
+    (is_float || (is_integer && is_whole))
+        && bound("minimum").is_none_or(|least| value >= least)
+        && bound("maximum").is_none_or(|most| value <= most)
+        && bound("exclusiveMinimum").is_none_or(|least| value > least)
+        && bound("exclusiveMaximum").is_none_or(|most| value < most)
+        && bound("multipleOf").is_none_or(|step| value % step == 0.0)
+}

@@ -1,0 +1,251 @@
+//! Reads images and options: the bodies of the operations on images.
+
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+
+use super::{
+    admitted::RequestReservations,
+    content::{Content, EntryField},
+    entry::Entry,
+    form::{self, Part},
+    request::{ReadRequest, read_request},
+};
+use crate::{
+    context::RequestContext,
+    fields::FieldError,
+    http::{AppState, error::ApiError},
+    ingest::source::ImageInput,
+    pipeline::core::options::RequestOptions,
+};
+
+/// The images and options of a request, in any format.
+pub struct ImageRequest<O> {
+    /// The context of the request, with the priority that its images have.
+    pub context: RequestContext,
+    /// At least one image.
+    pub images: Vec<ImageInput>,
+    /// The masks of the images, where the options take some.
+    pub masks: Vec<ImageInput>,
+    /// The options as sent.
+    pub options: O,
+    /// The reservations of the request. Hold them until the answer is written.
+    pub reservations: RequestReservations,
+}
+
+/// The images of a body, in any format.
+#[derive(Default)]
+struct Images {
+    images: Vec<ImageInput>,
+    masks: Vec<ImageInput>,
+    /// The names of the parts of a form that are no images, for the error of one without an image.
+    other_parts: Vec<String>,
+}
+
+/// The field with the masks.
+const MASKS: &str = "masks";
+
+/// The most names of parts that an error has.
+const MAX_NAMES: usize = 5;
+
+impl Content for Images {
+    const FIELDS: &'static [EntryField] = &[
+        EntryField {
+            name: "images",
+            is_list: true,
+            wanted: Some(r#"a list of images such as [{"data": "<base64>"}]"#),
+        },
+        EntryField {
+            name: MASKS,
+            is_list: true,
+            wanted: None,
+        },
+    ];
+    const ENTRY: &'static [&'static str] = &["id", "data", "url", "source", "source_url"];
+    const PARTS: &'static str = "`image`";
+
+    fn add(&mut self, field: &'static str, entry: Entry) -> Result<(), Vec<FieldError>> {
+        if !entry.errors.is_empty() {
+            return Err(entry.errors);
+        }
+        let image = ImageInput {
+            id: entry.id,
+            source: entry.source,
+            source_url: entry.source_url,
+            ..ImageInput::from_sources(entry.data, entry.url)
+        };
+        let images = if field == MASKS {
+            &mut self.masks
+        } else {
+            &mut self.images
+        };
+        images.push(image);
+        Ok(())
+    }
+
+    fn add_part(&mut self, part: Part) -> Result<Option<Part>, ApiError> {
+        match part.name.as_str() {
+            name if form::is_image(name) => self.images.push(image(part)),
+            "mask" | "mask[]" | MASKS => self.masks.push(image(part)),
+            _ => {
+                if self.other_parts.len() < MAX_NAMES {
+                    self.other_parts.push(part.name.clone());
+                }
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
+    fn add_image(&mut self, bytes: Bytes) -> Result<(), ApiError> {
+        if bytes.is_empty() {
+            return Err(ApiError::missing_image(
+                "the body is empty; send the bytes of an image",
+            ));
+        }
+        self.images.push(ImageInput::from_bytes(bytes));
+        Ok(())
+    }
+
+    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
+        if self.images.len().max(self.masks.len()) > limit {
+            return Err(ApiError::TooManyImages { limit });
+        }
+        Ok(())
+    }
+
+    fn most_parts(limit: usize) -> usize {
+        2 * limit
+    }
+}
+
+impl Images {
+    /// Checks that there is an image, and no mask that nobody reads.
+    fn check<O: RequestOptions>(&self) -> Result<(), ApiError> {
+        if self.images.is_empty() {
+            return Err(match self.other_parts.as_slice() {
+                [] => ApiError::missing_image("send at least one"),
+                names => {
+                    let names = names.join("`, `");
+                    ApiError::missing_image(format!(
+                        "no part is named `image`; the form has `{names:.200}`"
+                    ))
+                }
+            });
+        }
+        if !O::TAKES_MASKS && !self.masks.is_empty() {
+            return Err(ApiError::invalid_option(
+                "mask",
+                "is unknown: only /process takes masks",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<O: RequestOptions + Send> FromRequest<AppState> for ImageRequest<O> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let read: ReadRequest<Images, O> = read_request(request, state).await?;
+        read.content.check::<O>()?;
+        let images = || read.content.images.iter().chain(&read.content.masks);
+        let are_fetched = images().any(ImageInput::is_fetched);
+        let count = images().count();
+        let admitted = read.admit(state, count, are_fetched)?;
+        Ok(Self {
+            context: admitted.context,
+            images: admitted.content.images,
+            masks: admitted.content.masks,
+            options: admitted.options,
+            reservations: admitted.reservations,
+        })
+    }
+}
+
+/// Returns the image of a part. The name of its file is the id.
+pub(super) fn image(part: Part) -> ImageInput {
+    ImageInput {
+        id: part.file_name,
+        ..ImageInput::from_bytes(part.content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::MAX_IMAGES,
+        fields::Shape,
+        http::extract::{
+            body_reader::{ParseError, from_json},
+            content::{ReadBody, TOO_MANY},
+        },
+        ingest::text::NUL,
+        pipeline::operations::scan::request::ScanRequest,
+    };
+
+    fn errors(json: &str) -> Vec<String> {
+        let mut body: ReadBody<Images> = from_json(json.as_bytes()).unwrap();
+        let errors = body.field_errors(&Shape::from_schema::<ScanRequest>());
+        let text = |error: FieldError| format!("{} {}", error.field, error.detail);
+        errors.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn every_mistake_of_a_body_is_found() {
+        for (json, expected) in [
+            (r#"{"images":[{"data":"aGk="}]}"#, vec![]),
+            (
+                r#"{"image":"aGk=","max_faces":1,"url":"x"}"#,
+                vec![
+                    "image is unknown; did you mean `images`?",
+                    "max_faces is an option; put it under `options`",
+                    r#"url belongs in `images`; send "images": [{"url": …}]"#,
+                    r#"images is missing; send a list of images such as [{"data": "<base64>"}]"#,
+                ],
+            ),
+            (
+                r#"{"images":["aGk=",{"dta":"aGk="},{"id":7}],"masks":7}"#,
+                vec![
+                    r#"images[0] must be an object such as {"data": "<base64>"}"#,
+                    "images[1].dta is unknown; did you mean `data`?",
+                    "images[2].id must be text",
+                    "masks must be a list of objects",
+                ],
+            ),
+            (
+                r#"{"images":[],"images":[]}"#,
+                vec!["images is there twice; send it once"],
+            ),
+        ] {
+            assert_eq!(errors(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_too_many_images_ends_the_reading() {
+        let json = format!(r#"{{"images":[{}and no JSON"#, "{},".repeat(MAX_IMAGES + 1));
+        match from_json::<ReadBody<Images>>(json.as_bytes()) {
+            Err(ParseError::Field(error)) => assert_eq!(error.detail, TOO_MANY),
+            Err(ParseError::Syntax(error)) => panic!("{error}"),
+            Ok(_) => panic!("too many images were read"),
+        }
+    }
+
+    #[test]
+    fn a_nul_character_is_an_error_in_every_text() {
+        for json in [
+            r#"{"images":[{"id":"a\u0000"}]}"#,
+            r#"{"images":[{"source":"\u0000"}]}"#,
+            r#"{"images":[],"options":{"source":"\u0000"}}"#,
+            r#"{"images":[],"options":{"operations":[{"op":"\u0000"}]}}"#,
+        ] {
+            let details: Vec<_> = match from_json::<ReadBody<Images>>(json.as_bytes()) {
+                Ok(body) => body.errors.into_iter().map(|error| error.detail).collect(),
+                Err(ParseError::Field(error)) => vec![error.detail],
+                Err(ParseError::Syntax(error)) => vec![error],
+            };
+            assert_eq!(details, [NUL], "{json}");
+        }
+    }
+}

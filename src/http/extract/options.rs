@@ -1,0 +1,254 @@
+//! The options of a request: the query, the parts of a form, and the options of a body.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Number, Value, error::Category};
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::{MAX_OPTIONS, Options, number};
+use crate::{
+    fields::{self, FieldError, FieldErrors, Reading, Shape, flag, wording},
+    http::error::ApiError,
+};
+
+/// The options of a request as they were sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentOptions {
+    /// The options of the query, then those in parts of a form.
+    texts: Vec<(String, String)>,
+    /// The options of a body.
+    tree: Option<Value>,
+}
+
+impl SentOptions {
+    /// Reads the options of a query.
+    ///
+    /// # Errors
+    /// An error of the query if it has too many options.
+    pub(super) fn from_query(query: &str) -> Result<Self, ApiError> {
+        let texts: Vec<(String, String)> = serde_html_form::from_str(query)
+            .map_err(|_| ApiError::invalid_option("query", "is not written as name=value&…"))?;
+        if texts.len() > MAX_OPTIONS {
+            let detail = format!("has more than {MAX_OPTIONS} options");
+            return Err(ApiError::invalid_option("query", detail));
+        }
+        Ok(Self { texts, tree: None })
+    }
+
+    /// Creates the options of a form, in parts of their own and in one part with a tree.
+    pub(super) fn from_parts(texts: Vec<(String, String)>, tree: Option<Value>) -> Self {
+        Self { texts, tree }
+    }
+
+    /// Creates the options of a JSON or msgpack body.
+    pub(super) fn from_tree(tree: Option<Value>) -> Self {
+        Self::from_parts(Vec::new(), tree)
+    }
+
+    /// Adds options that override these.
+    #[must_use]
+    pub(super) fn overridden_by(mut self, others: Self) -> Self {
+        self.texts.extend(others.texts);
+        Self {
+            texts: self.texts,
+            tree: others.tree.or(self.tree),
+        }
+    }
+
+    /// Returns the options as one object. Texts become what the fields of `shape` take.
+    ///
+    /// # Errors
+    /// The errors of texts that are no JSON, and of options that are no object.
+    pub(super) fn into_tree(self, shape: &Shape) -> Result<Map<String, Value>, Vec<FieldError>> {
+        let (mut tree, mut errors) = (Map::new(), Vec::new());
+        for (name, text) in self.texts {
+            match value(shape.reading(&name), &name, text) {
+                Ok(value) => {
+                    tree.insert(name, value);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        match self.tree {
+            Some(Value::Object(options)) => tree.extend(options),
+            None | Some(Value::Null) => {}
+            Some(_) => errors.push(FieldError::not_allowed("options", "an object")),
+        }
+        if errors.is_empty() {
+            Ok(tree)
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// The errors of all options that are unknown, malformed or out of range.
+    pub(super) fn read<O>(self) -> Result<O, FieldErrors>
+    where
+        O: DeserializeOwned + ToSchema + 'static,
+    {
+        let tree = self.into_tree(&Shape::from_schema::<O>());
+        fields::read(
+            &Value::Object(tree.map_err(FieldErrors::of_options)?),
+            "option",
+        )
+    }
+}
+
+/// Reads the options of a query string.
+///
+/// # Errors
+/// An error with every invalid option.
+pub fn read_query<O>(query: &str) -> Result<O, ApiError>
+where
+    O: DeserializeOwned + IntoParams + 'static,
+{
+    let sent = SentOptions::from_query(query)?;
+    let tree = sent.into_tree(&Shape::from_params::<O>());
+    let tree = Value::Object(tree.map_err(FieldErrors::of_options)?);
+    Ok(fields::read_params(&tree)?)
+}
+
+/// Checks the number of entries that a request asks for on one page.
+///
+/// # Errors
+/// [`ApiError`] for the option `limit` if the number is not from 1 to `most`.
+pub fn page_size(requested: Option<u32>, default: u32, most: u32) -> Result<u32, ApiError> {
+    match requested.unwrap_or(default) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => {
+            let allowed = format!("a whole number from 1 to {most}");
+            Err(FieldErrors::of_options(vec![FieldError::not_allowed("limit", allowed)]).into())
+        }
+    }
+}
+
+/// Converts the text of an option. What cannot be converted stays text, and is refused later.
+fn value(reading: Reading, name: &str, text: String) -> Result<Value, FieldError> {
+    let converted = match reading {
+        Reading::Flag => flag(&text).map(Value::Bool),
+        Reading::Number => number_of(&text),
+        Reading::Tree => return tree(name, &text),
+        // Some options are read only to be refused with a reason. They are booleans.
+        Reading::Unknown => flag(&text).map(Value::Bool),
+        Reading::Text => None,
+    };
+    Ok(converted.unwrap_or(Value::String(text)))
+}
+
+/// Parses the JSON of an option.
+///
+/// # Errors
+/// The error of a text that is no JSON, or has too many values.
+pub(super) fn tree(name: &str, text: &str) -> Result<Value, FieldError> {
+    let parsed: Result<Options, _> = serde_json::from_str(text);
+    parsed
+        .map(|options| options.0)
+        .map_err(|error| match error.classify() {
+            Category::Data => wording::reworded(name.to_owned(), &wording::data_message(&error)),
+            Category::Io | Category::Syntax | Category::Eof => {
+                let detail = format!("is not valid JSON: {}", wording::json_error(&error));
+                FieldError::new(name, detail)
+            }
+        })
+}
+
+/// Reads a JSON number. Other JSON stays text, so it is not parsed.
+fn number_of(text: &str) -> Option<Value> {
+    match text.trim_ascii_start().bytes().next()? {
+        b'-' | b'0'..=b'9' => match serde_json::from_str::<Number>(text).ok()? {
+            value if value.is_f64() => value.as_f64().map(number),
+            value => Some(Value::Number(value)),
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{config::DetSize, pipeline::operations::scan::request::ScanRequest};
+
+    fn read(query: &str) -> Result<ScanRequest, FieldErrors> {
+        SentOptions::from_query(query).unwrap().read()
+    }
+
+    #[test]
+    fn text_options_read_as_their_types() {
+        let options =
+            read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42")
+                .unwrap();
+        assert_eq!(options.det_size, Some(DetSize::Side(320)));
+        assert_eq!(options.min_score, Some(0.5));
+        assert_eq!(options.quality, Some(true));
+        assert_eq!(options.source.as_deref(), Some("42"));
+        let size = |query| read(query).unwrap().det_size.unwrap();
+        assert_eq!(size("det_size=320.0"), DetSize::Side(320));
+        assert!(!size("det_size=fit").enlarges());
+        assert!(read("det_size=fat").is_err());
+        assert!(read("det_size=320.5").is_err());
+    }
+
+    #[test]
+    fn only_numbers_are_read_as_json() {
+        for (text, value) in [
+            ("1", Some(Value::from(1))),
+            (" -2 ", Some(Value::from(-2))),
+            ("320.0", Some(Value::from(320))),
+            ("0.5", Some(Value::from(0.5))),
+            ("18446744073709551615", Some(Value::from(u64::MAX))),
+            ("1e999", None),
+            ("1 2", None),
+            ("+1", None),
+            ("\"1\"", None),
+            ("[1]", None),
+            ("null", None),
+            ("", None),
+        ] {
+            assert_eq!(number_of(text), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn booleans_are_those_of_the_settings_in_texts_only() {
+        for (word, value) in [("1", true), ("yes", true), ("True", true), ("off", false)] {
+            let options = read(&format!("quality={word}")).unwrap();
+            assert_eq!(options.quality, Some(value), "{word}");
+        }
+        for query in ["quality=2", "quality=", "quality=maybe"] {
+            let error = read(query).unwrap_err().to_string();
+            assert_eq!(error, "option `quality`: must be true or false", "{query}");
+        }
+        for value in [json!(1), json!("yes"), json!("true")] {
+            let options = SentOptions::from_tree(Some(json!({"quality": value})));
+            assert!(options.read::<ScanRequest>().is_err());
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_is_named_with_the_one_that_was_meant() {
+        let error = read("det_sise=320&x=1").unwrap_err();
+        assert_eq!(error.errors[0].did_you_mean.as_deref(), Some("det_size"));
+        let text = error.to_string();
+        assert!(
+            text.starts_with("option `det_sise`: is unknown; did you mean `det_size`?; option `x`: is unknown; known are kind, min_score"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_body_overrides_the_query() {
+        let query = SentOptions::from_query("det_size=320&crops=true").unwrap();
+        let body = SentOptions::from_tree(Some(json!({"det_size": 640})));
+        let merged: ScanRequest = query.overridden_by(body).read().unwrap();
+        assert_eq!(
+            (merged.det_size, merged.crops),
+            (Some(DetSize::Side(640)), Some(true))
+        );
+        let list = SentOptions::from_tree(Some(json!([1])));
+        assert!(list.read::<ScanRequest>().is_err());
+    }
+}
