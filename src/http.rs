@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    http::{HeaderValue, header::CACHE_CONTROL},
+    http::{HeaderMap, HeaderValue, Method, Uri, header::CACHE_CONTROL},
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
     routing::get,
@@ -14,10 +14,11 @@ use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLaye
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
-use error::ApiError;
+use elsewhere::Addresses;
 use route_scopes::RouteScopes;
 use server::{ReadingLimit, ServerOptions, tls::Tls};
 
+mod elsewhere;
 pub mod error;
 pub mod extract;
 pub mod handlers;
@@ -41,10 +42,11 @@ pub fn router(app: AppState) -> Router {
     let (routes, document) = api.split_for_parts();
     let document = openapi::complete(document);
     let scopes = RouteScopes::of(&document);
+    let addresses = Addresses::from_document(&document);
     let routes = routes
         .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }));
-    with_layers(routes, scopes, app)
+    with_layers(routes, scopes, addresses, app)
 }
 
 /// Builds the router of a listener for probes and Prometheus: health and metrics, without access control.
@@ -52,18 +54,29 @@ pub fn metrics_router(app: AppState) -> Router {
     let routes = OpenApiRouter::new()
         .merge(handlers::health::routes())
         .merge(handlers::metrics::routes());
-    with_layers(routes.split_for_parts().0, RouteScopes::open(), app)
+    let (routes, document) = routes.split_for_parts();
+    let addresses = Addresses::from_document(&document);
+    with_layers(routes, RouteScopes::open(), addresses, app)
 }
 
-fn with_layers(routes: Router<AppState>, scopes: RouteScopes, app: AppState) -> Router {
+fn with_layers(
+    routes: Router<AppState>,
+    scopes: RouteScopes,
+    addresses: Addresses,
+    app: AppState,
+) -> Router {
+    let addresses = Arc::new(addresses);
+    let known = Arc::clone(&addresses);
     let server = &app.config.server;
     let cors =
         (!server.cors_origins.is_empty()).then(|| middleware::cors::layer(&server.cors_origins));
     let routes = routes
-        .fallback(|| async {
-            ApiError::NotFound("there is nothing at this address; see /docs".to_owned())
-        })
-        .method_not_allowed_fallback(|| async { ApiError::MethodNotAllowed })
+        .fallback(move |uri: Uri| async move { addresses.not_found(uri.path()) })
+        .method_not_allowed_fallback(
+            move |method: Method, uri: Uri, headers: HeaderMap| async move {
+                known.not_allowed(&method, uri.path(), &headers)
+            },
+        )
         // The last layer runs first: headers for browsers, CORS, caching, context, access log, arrival of the body, problem body, access, panics, address,
         // deadline. The layer of problem bodies is outside access, panics and deadline, because it writes the body of their errors.
         .layer(from_fn_with_state(

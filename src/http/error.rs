@@ -77,8 +77,8 @@ pub enum ApiError {
         limit: usize,
     },
     /// The route exists, but not for this method.
-    #[error("this address does not take that method; see /docs")]
-    MethodNotAllowed,
+    #[error("{0}")]
+    MethodNotAllowed(String),
     /// There is nothing at this address, or it was erased.
     #[error("{0}")]
     NotFound(String),
@@ -153,7 +153,7 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => table::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLarge { .. } => table::BODY_TOO_LARGE,
             Self::TooManyImages { .. } | Self::TooManyItems { .. } => table::TOO_MANY_IMAGES,
-            Self::MethodNotAllowed => table::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed(_) => table::METHOD_NOT_ALLOWED,
             Self::NotFound(_) => table::NOT_FOUND,
             Self::Overloaded(_) => table::OVERLOADED,
             Self::RequestTimeout { .. } | Self::BodyTooSlow { .. } => table::REQUEST_TIMEOUT,
