@@ -30,6 +30,7 @@ mod hostile;
 mod imaging;
 mod indexes;
 mod kserve;
+mod mistakes;
 mod models;
 mod orientation;
 #[cfg(unix)]
