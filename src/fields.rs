@@ -27,6 +27,9 @@ pub const MAX_ERRORS: usize = 16;
 /// The most mistakes that the text of an error names.
 const MAX_NAMED: usize = 4;
 
+/// The length up to which the text of an error names more than one mistake, in bytes.
+const MAX_TEXT_BYTES: usize = 800;
+
 /// The longest name of a field in an error, in bytes.
 pub const MAX_NAME_BYTES: usize = 80;
 
@@ -154,15 +157,22 @@ impl From<FieldError> for FieldErrors {
 
 impl fmt::Display for FieldErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.errors.iter().take(MAX_NAMED).enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            let FieldError { field, detail, .. } = error;
-            match field.as_str() {
-                "" => write!(formatter, "{separator}{detail}")?,
-                field => write!(formatter, "{separator}{} `{field}`: {detail}", self.noun)?,
+        let mut text = String::new();
+        let mut named = 0;
+        for FieldError { field, detail, .. } in self.errors.iter().take(MAX_NAMED) {
+            let separator = if named == 0 { "" } else { "; " };
+            let mistake = match field.as_str() {
+                "" => format!("{separator}{detail}"),
+                field => format!("{separator}{} `{field}`: {detail}", self.noun),
+            };
+            if named > 0 && text.len() + mistake.len() > MAX_TEXT_BYTES {
+                break;
             }
+            text += &mistake;
+            named += 1;
         }
-        match self.errors.len().saturating_sub(MAX_NAMED) {
+        formatter.write_str(&text)?;
+        match self.errors.len() - named {
             0 => Ok(()),
             more => write!(formatter, "; and {more} more, which `errors` lists"),
         }

@@ -36,7 +36,7 @@ pub enum IngestError {
 fn not_base64(error: &DecodeError) -> String {
     match error {
         DecodeError::InvalidByte(at, b'-' | b'_') => format!(
-            "the character at {at} is one of the URL-safe variant; send standard base64, with + and /"
+            "the character at {at} is one of the URL-safe alphabet; send standard base64, with + and /"
         ),
         DecodeError::InvalidByte(at, _) => {
             format!("it cannot have the character at {at}; send letters, digits, + and / only")

@@ -16,7 +16,6 @@ use super::{
     admitted::stated_length,
     arriving::{SharedReservation, incomplete},
     body::MAX_NESTING,
-    content::{Content, ReadBody, TOO_MANY},
     texts,
 };
 use crate::{
@@ -86,20 +85,22 @@ where
         .map_err(|error| ApiError::Internal(error.to_string()))?
 }
 
-/// Reads a JSON or msgpack body, and parses it.
+/// The beginning of the error of a list that is too long. The errors of serde have only a text.
+pub(super) const TOO_MANY: &str = "the list is too long";
+
+/// Reads a JSON or msgpack body, and parses it. `too_many` is the error of a list that is too long.
 ///
 /// # Errors
 /// The errors of [`body`], or the error of a body that cannot be parsed or has too many entries.
-pub(super) async fn structured<C: Content>(
+pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
     request: Request,
     state: &AppState,
     reservation: &SharedReservation,
     is_json: bool,
-) -> Result<ReadBody<C>, ApiError> {
-    let server = &state.config.server;
-    let limit = server.max_images_per_request;
+    too_many: ApiError,
+) -> Result<T, ApiError> {
     let tenant = RequestContext::of(&request)?.principal.tenant;
-    let body = body(request, server.max_body_bytes).await?;
+    let body = body(request, state.config.server.max_body_bytes).await?;
     reserve_parsed(reservation, body.len())?;
     let length = body.len();
     let parse_body = move || {
@@ -115,7 +116,7 @@ pub(super) async fn structured<C: Content>(
         };
         drop(body);
         parsed.map_err(|error| match error {
-            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => C::too_many(limit),
+            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => too_many,
             error => error.into(),
         })
     };

@@ -3,36 +3,30 @@
 //! One reader takes the entries from each format. JSON and msgpack are read as a stream, without a tree of the body, and a form is
 //! divided into its parts. What becomes of an entry is the business of its [`Content`].
 
-use std::{fmt, marker::PhantomData};
+mod structured;
+
+use std::mem;
 
 use axum::extract::Request;
 use bytes::Bytes;
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Map, Value};
 
 use super::{
     BodyFormat,
     arriving::SharedReservation,
-    body::{FieldReader, MAX_OPTIONS, Options},
+    body::MAX_OPTIONS,
     body_reader::{body, structured},
-    entry::{Entry, EntrySeed, skip_plain},
+    entry::Entry,
     form::{self, FormOptions, Part},
     options::SentOptions,
 };
 use crate::{
     config::MAX_IMAGES,
-    fields::{FieldError, MAX_ERRORS, MAX_NAME_BYTES, Shape, wording},
+    fields::{FieldError, MAX_ERRORS, Shape},
     http::{AppState, error::ApiError},
 };
 
 /// The field with the options of a body.
 const OPTIONS: &str = "options";
-
-/// The beginning of the error of a list that is too long. The errors of serde have only a text.
-pub(super) const TOO_MANY: &str = "the list is too long";
 
 /// A field of a JSON or msgpack body that has entries.
 pub(super) struct EntryField {
@@ -112,7 +106,7 @@ impl<C: Content> ReadBody<C> {
 
     /// Returns everything that is wrong with the fields of the body. `shape` has the options.
     pub(super) fn field_errors(&mut self, shape: &Shape) -> Vec<FieldError> {
-        let unknown = std::mem::take(&mut self.unknown);
+        let unknown = mem::take(&mut self.unknown);
         let unknown = unknown
             .into_iter()
             .map(|name| unknown_field::<C>(name, shape));
@@ -145,8 +139,11 @@ pub(super) async fn read_body<C: Content>(
             let read = move |parts| read_parts::<C>(parts, limit, most);
             form::read(request, state, most, read).await?
         }
-        BodyFormat::Json => structured(request, state, reservation, true).await?,
-        BodyFormat::Msgpack => structured(request, state, reservation, false).await?,
+        BodyFormat::Json | BodyFormat::Msgpack => {
+            let is_json = matches!(format, BodyFormat::Json);
+            let too_many = C::too_many(limit);
+            structured(request, state, reservation, is_json, too_many).await?
+        }
     };
     read.content.check_count(limit)?;
     Ok(read)
@@ -194,146 +191,4 @@ fn unknown_field<C: Content>(name: String, shape: &Shape) -> FieldError {
     }
     let known = C::FIELDS.iter().map(|field| field.name).chain([OPTIONS]);
     FieldError::unknown(name.clone(), &name, known)
-}
-
-impl<'de, C: Content> Deserialize<'de> for ReadBody<C> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(BodyVisitor(PhantomData))
-    }
-}
-
-struct BodyVisitor<C>(PhantomData<C>);
-
-impl<'de, C: Content> Visitor<'de> for BodyVisitor<C> {
-    type Value = ReadBody<C>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ReadBody<C>, A::Error> {
-        let mut body = ReadBody::new(C::default(), SentOptions::default());
-        let mut options = None;
-        let (mut head, fields) = (Map::new(), FieldReader::default());
-        let mut seen: Vec<&str> = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            let field = C::FIELDS.iter().find(|field| field.name == name);
-            match field {
-                Some(field) if seen.contains(&field.name) => {
-                    map.next_value::<IgnoredAny>()?;
-                    body.refuse(FieldError::new(field.name, "is there twice; send it once"));
-                }
-                Some(field) => {
-                    seen.push(field.name);
-                    map.next_value_seed(FieldSeed {
-                        field,
-                        body: &mut body,
-                    })?;
-                }
-                None if C::HAS_HEAD => {
-                    let value = map.next_value_seed(fields.value(&name, head.len())?)?;
-                    head.insert(name, value);
-                }
-                None if name == OPTIONS => options = map.next_value::<Option<Options>>()?,
-                None => {
-                    map.next_value::<IgnoredAny>()?;
-                    if body.unknown.len() < MAX_ERRORS {
-                        body.unknown.push(wording::beginning(&name, MAX_NAME_BYTES));
-                    }
-                }
-            }
-        }
-        for field in C::FIELDS.iter().filter(|field| !seen.contains(&field.name)) {
-            if let Some(wanted) = field.wanted {
-                body.refuse(FieldError::new(
-                    field.name,
-                    format!("is missing; send {wanted}"),
-                ));
-            }
-        }
-        body.options = SentOptions::from_tree(if C::HAS_HEAD {
-            Some(Value::Object(head))
-        } else {
-            options.map(|options| options.0)
-        });
-        Ok(body)
-    }
-}
-
-impl<C: Content> ReadBody<C> {
-    fn refuse(&mut self, error: FieldError) {
-        if self.errors.len() < MAX_ERRORS {
-            self.errors.push(error);
-        }
-    }
-
-    /// Gives an entry to the content. `index` is its place in a list.
-    fn add(&mut self, field: &'static EntryField, index: Option<usize>, entry: Entry) {
-        let Err(errors) = self.content.add(field.name, entry) else {
-            return;
-        };
-        let path = match index {
-            Some(index) => format!("{}[{index}]", field.name),
-            None => field.name.to_owned(),
-        };
-        for error in errors {
-            self.refuse(error.inside(&path));
-        }
-    }
-}
-
-/// Reads the entries of a field into a body.
-struct FieldSeed<'a, C> {
-    field: &'static EntryField,
-    body: &'a mut ReadBody<C>,
-}
-
-impl<'de, C: Content> DeserializeSeed<'de> for FieldSeed<'_, C> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let Self { field, body } = self;
-        if !field.is_list {
-            let entry = EntrySeed(C::ENTRY).deserialize(deserializer)?;
-            body.add(field, None, entry);
-            return Ok(());
-        }
-        let seed = FieldSeed {
-            field,
-            body: &mut *body,
-        };
-        if !deserializer.deserialize_any(seed)? {
-            let wanted = field.wanted.unwrap_or("a list of objects");
-            body.refuse(FieldError::not_allowed(field.name, wanted));
-        }
-        Ok(())
-    }
-}
-
-/// Visits a list. Returns whether the value is one.
-impl<'de, C: Content> Visitor<'de> for FieldSeed<'_, C> {
-    type Value = bool;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
-        let mut index = 0;
-        while let Some(entry) = list.next_element_seed(EntrySeed(C::ENTRY))? {
-            if index == C::MOST {
-                return Err(A::Error::custom(TOO_MANY));
-            }
-            self.body.add(self.field, Some(index), entry);
-            index += 1;
-        }
-        Ok(true)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(false)
-    }
-
-    skip_plain!(false);
 }

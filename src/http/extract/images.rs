@@ -177,8 +177,8 @@ mod tests {
         config::MAX_IMAGES,
         fields::Shape,
         http::extract::{
-            body_reader::{ParseError, from_json},
-            content::{ReadBody, TOO_MANY},
+            body_reader::{ParseError, TOO_MANY, from_json},
+            content::ReadBody,
         },
         ingest::text::NUL,
         pipeline::operations::scan::request::ScanRequest,

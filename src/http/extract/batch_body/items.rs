@@ -115,8 +115,8 @@ mod tests {
 
     use super::*;
     use crate::http::extract::{
-        body_reader::{ParseError, from_json},
-        content::{ReadBody, TOO_MANY},
+        body_reader::{ParseError, TOO_MANY, from_json},
+        content::ReadBody,
     };
 
     fn read(json: &str) -> Result<ReadBody<Items>, String> {
