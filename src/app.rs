@@ -120,7 +120,7 @@ fn stored_model(spec: &ModelSpec) -> Result<Model, StoreError> {
         role: spec.role.to_string(),
         family: spec.family.to_string(),
         sha256: file.sha256,
-        contract: spec.dim.map(|_| spec.contract()),
+        vector_space: spec.dim.map(|_| spec.vector_space()),
         dim: spec.dim.and_then(|dim| u32::try_from(dim).ok()),
     })
 }

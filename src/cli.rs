@@ -25,7 +25,7 @@ pub mod cluster;
 pub mod config;
 pub mod devices;
 pub mod embed;
-pub mod enrol;
+pub mod enroll;
 pub mod folder;
 pub mod healthcheck;
 pub mod index;
@@ -118,13 +118,13 @@ enum Command {
                             Exit codes: 0 every image was read · 1 at least one image failed"
     )]
     Cluster(cluster::ClusterArgs),
-    /// Enrol the faces in images in a collection of a server, and print one JSON line per image.
+    /// Enroll the faces in images in a collection of a server, and print one JSON line per image.
     #[command(
-        after_help = "Examples:\n  facescan enrol people/ --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f\n  \
-                            facescan enrol anna.jpg --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f --subject anna\n\n\
+        after_help = "Examples:\n  facescan enroll people/ --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f\n  \
+                            facescan enroll anna.jpg --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f --subject anna\n\n\
                             Exit codes: 0 every face was enrolled · 1 at least one image failed, or a face was rejected"
     )]
-    Enrol(enrol::EnrolArgs),
+    Enroll(enroll::EnrollArgs),
     /// Search for the face in each image in a collection of a server.
     #[command(
         after_help = "Examples:\n  facescan search visitor.jpg --collection 0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f --purpose 'entry control'\n\n\
@@ -135,19 +135,19 @@ enum Command {
     /// Show, rebuild and purge the index of enrolled faces.
     #[command(subcommand)]
     Index(index::IndexCommand),
-    /// Crop, resize, blur, rotate or anonymise images by a list of operations; print one JSON line per image.
+    /// Crop, resize, blur, rotate or anonymize images by a list of operations; print one JSON line per image.
     #[command(
         after_help = "Examples:\n  facescan process --operations '[{\"op\":\"crop\",\"faces\":true,\"margin\":0.3}]' --out faces/ archive/\n\n\
                             Exit codes: 0 every image was processed · 1 at least one image failed"
     )]
     Process(process::ProcessArgs),
-    /// Make every face in images unrecognisable, and repeat until the detector finds none.
+    /// Make every face in images unrecognizable, and repeat until the detector finds none.
     #[command(
         after_help = "Examples:\n  facescan anonymize --method pixelate --out published/ archive/\n\n\
                             Exit codes: 0 no result contains a detectable face · 1 at least one image failed and has no result"
     )]
     Anonymize(process::AnonymizeArgs),
-    /// Resize and normalise images, and write them as the rows of one tensor file.
+    /// Resize and normalize images, and write them as the rows of one tensor file.
     #[command(
         after_help = "Examples:\n  facescan preprocess archive/ --out batch.npy\n  facescan preprocess archive/ --out batch.safetensors --dtype bf16 --mode center_crop\n\n\
                             FILE.index.jsonl lists the image of each row, and the error of each image without a row.\n\n\
@@ -215,7 +215,7 @@ impl Cli {
             }
             Command::Submit(args) => return submit::run(&args),
             Command::Batches(command) => return batches::run(command),
-            Command::Enrol(args) => return enrol::run(&args),
+            Command::Enroll(args) => return enroll::run(&args),
             Command::Search(args) => return search::run(&args),
             command => command,
         };
@@ -251,7 +251,7 @@ impl Cli {
             Command::Openapi
             | Command::Submit(_)
             | Command::Batches(_)
-            | Command::Enrol(_)
+            | Command::Enroll(_)
             | Command::Search(_) => {
                 unreachable!("handled above, before the settings are read")
             }

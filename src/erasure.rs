@@ -97,7 +97,7 @@ impl Erasures {
             ErasureTarget::Batch(batch) => self.erase_batch(tenant, *batch).await?,
             ErasureTarget::Collection(_)
             | ErasureTarget::Subject(_)
-            | ErasureTarget::Enrolment(_)
+            | ErasureTarget::Enrollment(_)
             | ErasureTarget::Person(_) => {
                 self.erase_from_collections(id, tenant, target).await?;
             }

@@ -85,8 +85,8 @@ class Detector:
             row, column = np.divmod(cells, DETECTOR_SIDE // stride)
             origin = np.stack([column, row], axis=1).astype(np.float32)
             size = np.exp(box[cells, 2:]) * stride
-            centre = (origin + box[cells, :2]) * stride
-            boxes.append(np.concatenate([centre - size / 2, size], axis=1))
+            center = (origin + box[cells, :2]) * stride
+            boxes.append(np.concatenate([center - size / 2, size], axis=1))
             scores.append(score[cells])
             points.append((kps[cells].reshape(-1, 5, 2) + origin[:, None]) * stride)
         return np.concatenate(boxes), np.concatenate(scores), np.concatenate(points)
@@ -100,8 +100,8 @@ def align(picture: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
     """
     source = points.astype(np.float32).view(np.complex64)[..., 0]
     mean, target_mean = source.mean(axis=1, keepdims=True), TEMPLATE.mean()
-    centred = source - mean
-    turn = (centred.conj() * (TEMPLATE - target_mean)).sum(axis=1) / (np.abs(centred) ** 2).sum(axis=1)
+    centered = source - mean
+    turn = (centered.conj() * (TEMPLATE - target_mean)).sum(axis=1) / (np.abs(centered) ** 2).sum(axis=1)
     shift = target_mean - turn * mean[:, 0]
     rows = [[turn.real, -turn.imag, shift.real], [turn.imag, turn.real, shift.imag]]
     matrices = np.moveaxis(np.array(rows), -1, 0)
@@ -116,7 +116,7 @@ class Embedder:
         self.batch_faces = batch_faces
 
     def __call__(self, crops: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the vectors normalised to length 1, and their lengths before that."""
+        """Returns the vectors normalized to length 1, and their lengths before that."""
         blob = cv2.dnn.blobFromImages(crops, swapRB=True)
         batches = [blob] if self.batch_faces else np.split(blob, len(blob))
         vectors = np.concatenate([self.session.run(None, {"data": batch})[0] for batch in batches])

@@ -1,11 +1,11 @@
-"""OpenCV's face detector and recogniser in a plain loop, without HTTP.
+"""OpenCV's face detector and recognizer in a plain loop, without HTTP.
 
     python opencv_loop.py --detector yunet-2023mar.onnx --embedder sface-2021dec.onnx --operation embed --seconds 5 *.jpg
 
 The loop decodes each image from memory and detects its faces. With `embed` it also aligns and embeds them. At the end it prints
 one line of JSON.
 
-With OpenCV 5.0.0, the detector can be the block-quantised file of OpenCV Zoo or the file that `facescan models prepare` writes.
+With OpenCV 5.0.0, the detector can be the block-quantized file of OpenCV Zoo or the file that `facescan models prepare` writes.
 Both find the same faces at the same speed. The embedder must be the prepared file. OpenCV's new graph engine refuses the Zoo's
 file, because its graph also declares its weights as inputs. The classic engine accepts it but takes 1.5 times as long.
 """
@@ -39,7 +39,7 @@ def count_faces(arguments: argparse.Namespace) -> Iterator[int]:
     """
     pictures = [np.fromfile(path, np.uint8) for path in arguments.pictures]
     detector = cv2.FaceDetectorYN.create(arguments.detector, "", (SIDE, SIDE), MIN_SCORE, NMS_IOU, TOP_K)
-    recogniser = cv2.FaceRecognizerSF.create(arguments.embedder, "") if arguments.operation == "embed" else None
+    recognizer = cv2.FaceRecognizerSF.create(arguments.embedder, "") if arguments.operation == "embed" else None
     for encoded in cycle(pictures):
         picture = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
         if picture is None:
@@ -52,10 +52,10 @@ def count_faces(arguments: argparse.Namespace) -> Iterator[int]:
         square = cv2.copyMakeBorder(resized, 0, below, 0, beside, cv2.BORDER_CONSTANT)
         _, found = detector.detect(square)
         faces = [] if found is None else found
-        if recogniser is not None:
+        if recognizer is not None:
             for face in faces:
                 face[:-1] /= scale  # all but the score
-                recogniser.feature(recogniser.alignCrop(picture, face))
+                recognizer.feature(recognizer.alignCrop(picture, face))
         yield len(faces)
 
 

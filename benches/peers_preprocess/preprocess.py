@@ -1,6 +1,6 @@
 """Measure how many images per second a peer preprocesses on one core.
 
-The images are resized to 224 x 224 and 384 x 384 and normalised. They come from memory (random pixels, 512 x 512) and from
+The images are resized to 224 x 224 and 384 x 384 and normalized. They come from memory (random pixels, 512 x 512) and from
 JPEG files.
 
     preprocess.py PEER SECONDS JPEG...
@@ -55,7 +55,7 @@ class Jax:
 
 
 class Rows:
-    """Libraries that resize one image at a time. numpy normalises and stacks the results."""
+    """Libraries that resize one image at a time. numpy normalizes and stacks the results."""
 
     def scaled(self, picture: Any, side: int) -> np.ndarray:
         raise NotImplementedError

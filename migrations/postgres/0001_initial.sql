@@ -5,15 +5,15 @@
 -- Every model file that ever answered, for reading old results. A row is never changed: a model
 -- whose file or preparation changes is a new row.
 CREATE TABLE models (
-    id         text        NOT NULL,
-    role       text        NOT NULL,
-    family     text        NOT NULL,
-    sha256     bytea       NOT NULL CHECK (length(sha256) = 32),
-    contract   text,                 -- embedders only: which vectors may be compared
-    dim        integer,              -- embedders only: the length of the vector
-    first_seen timestamptz NOT NULL
+    id           text        NOT NULL,
+    role         text        NOT NULL,
+    family       text        NOT NULL,
+    sha256       bytea       NOT NULL CHECK (length(sha256) = 32),
+    vector_space text,    -- embedders only: which vectors may be compared
+    dim          integer, -- embedders only: the length of the vector
+    first_seen   timestamptz NOT NULL
 );
-CREATE UNIQUE INDEX models_identity ON models (id, sha256, coalesce(contract, ''));
+CREATE UNIQUE INDEX models_identity ON models (id, sha256, coalesce(vector_space, ''));
 
 
 -- Batches ------------------------------------------------------------------------------------------------------------
@@ -134,21 +134,21 @@ CREATE INDEX image_sources_by_source ON image_sources (source_id, image_id);
 
 -- One run of an operation on a picture. The key is a digest of operation, options and models.
 CREATE TABLE scans (
-    id                uuid        PRIMARY KEY,
-    image_id          uuid        NOT NULL REFERENCES images (id) ON DELETE CASCADE,
-    scan_key          bytea       NOT NULL CHECK (length(scan_key) = 32),
+    id                    uuid        PRIMARY KEY,
+    image_id              uuid        NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+    scan_key              bytea       NOT NULL CHECK (length(scan_key) = 32),
     -- The batch that wrote the scan. NULL if a request made it, or if a request was answered with it. Deleting the batch
     -- deletes the scans that nothing else uses.
-    batch_id          uuid        REFERENCES batches (id) ON DELETE SET NULL,
-    operation         text        NOT NULL,
-    detector_id       text,
-    detector_sha256   bytea,
-    embedder_id       text,
-    embedder_contract text,
-    picture_quality   jsonb,
-    devices           jsonb,                -- which device ran each operation
-    answers_cache     boolean     NOT NULL, -- false once a face was erased: the row no longer tells all
-    created_at        timestamptz NOT NULL,
+    batch_id              uuid        REFERENCES batches (id) ON DELETE SET NULL,
+    operation             text        NOT NULL,
+    detector_id           text,
+    detector_sha256       bytea,
+    embedder_id           text,
+    embedder_vector_space text,
+    picture_quality       jsonb,
+    devices               jsonb,                -- which device ran each operation
+    answers_cache         boolean     NOT NULL, -- false once a face was erased: the row no longer tells all
+    created_at            timestamptz NOT NULL,
     UNIQUE (image_id, scan_key)
 );
 CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
@@ -169,25 +169,25 @@ CREATE TABLE faces (
 );
 CREATE INDEX faces_by_image ON faces (image_id);
 
--- Vectors of two contracts are never compared. `real[]` needs no extension and casts to pgvector's
+-- Vectors of two vector spaces are never compared. `real[]` needs no extension and casts to pgvector's
 -- type where that is installed: `vector::vector(128) <=> …`.
 CREATE TABLE embeddings (
-    face_id   uuid    PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,
-    contract  text    NOT NULL,
-    precision text    NOT NULL CHECK (precision IN ('f32', 'bf16', 'f16')), -- of the model's run; the values have 32 bits
-    dim       integer NOT NULL,
-    norm      real    NOT NULL, -- length before normalisation
-    vector    real[]  NOT NULL CHECK (cardinality(vector) = dim)
+    face_id      uuid    PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,
+    vector_space text    NOT NULL,
+    precision    text    NOT NULL CHECK (precision IN ('f32', 'bf16', 'f16')), -- of the model's run; the values have 32 bits
+    dim          integer NOT NULL,
+    norm         real    NOT NULL,                                             -- length before normalization
+    vector       real[]  NOT NULL CHECK (cardinality(vector) = dim)
 );
 
 -- The vector of a whole image. Its scan has no faces.
 CREATE TABLE image_embeddings (
-    scan_id   uuid    PRIMARY KEY REFERENCES scans (id) ON DELETE CASCADE,
-    contract  text    NOT NULL,
-    precision text    CHECK (precision IN ('f32', 'bf16', 'f16')), -- NULL if a remote server ran the model
-    dim       integer NOT NULL,
-    norm      real    NOT NULL, -- length before normalisation
-    vector    real[]  NOT NULL CHECK (cardinality(vector) = dim)
+    scan_id      uuid    PRIMARY KEY REFERENCES scans (id) ON DELETE CASCADE,
+    vector_space text    NOT NULL,
+    precision    text    CHECK (precision IN ('f32', 'bf16', 'f16')), -- NULL if a remote server ran the model
+    dim          integer NOT NULL,
+    norm         real    NOT NULL,                                    -- length before normalization
+    vector       real[]  NOT NULL CHECK (cardinality(vector) = dim)
 );
 
 -- An item of a batch. It is here because it refers to the scan that has its result.
@@ -216,13 +216,13 @@ CREATE INDEX batch_items_by_payload ON batch_items (batch_id, payload) WHERE pay
 
 -- Collections --------------------------------------------------------------------------------------------------------
 
--- Faces that were enrolled for recognition. Scans never add to them: enrolment is an act of its own.
+-- Faces that were enrolled for recognition. Scans never add to them: enrollment is an act of its own.
 CREATE TABLE collections (
-    id               uuid             PRIMARY KEY, -- version 7: ordered by time
+    id               uuid             PRIMARY KEY,           -- version 7: ordered by time
     tenant           text             NOT NULL,
     name             text             NOT NULL,
     kind             text             NOT NULL CHECK (kind IN ('gallery', 'suppression', 'library')),
-    contract         text             NOT NULL,    -- never changes: vectors of two contracts are not compared
+    vector_space     text             NOT NULL,              -- never changes: vectors of two vector spaces are not compared
     dim              integer          NOT NULL,
     purpose          text             NOT NULL,
     legal_basis      text             NOT NULL,
@@ -230,9 +230,9 @@ CREATE TABLE collections (
     retention_days   integer          NOT NULL CHECK (retention_days > 0),
     far              double precision NOT NULL,
     created_at       bigint           NOT NULL,
-    position         bigint           NOT NULL DEFAULT 0,     -- of the newest row of index_changes
-    enrolled         bigint           NOT NULL DEFAULT 0,     -- rows in enrolments; the triggers that write index_changes keep it
-    is_erased        boolean          NOT NULL DEFAULT false  -- its rows are being deleted, and no answer has them
+    position         bigint           NOT NULL DEFAULT 0,    -- of the newest row of index_changes
+    enrolled         bigint           NOT NULL DEFAULT 0,    -- rows in enrollments; the triggers that write index_changes keep it
+    is_erased        boolean          NOT NULL DEFAULT false -- its rows are being deleted, and no answer has them
 );
 CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
@@ -258,7 +258,7 @@ CREATE INDEX subjects_by_consent ON subjects (consent_expires_at) WHERE consent_
 -- Vectors of people. A vector that came from a stored face is deleted with that face, unless the face is deleted only
 -- because it is old or because its batch is deleted: the statements that do so set face_id to NULL first. The id of the
 -- image stays, so that an erasure of the image still finds the vector.
-CREATE TABLE enrolments (
+CREATE TABLE enrollments (
     row_id        bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- the key in every index
     id            uuid    NOT NULL UNIQUE,
     collection_id uuid    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
@@ -269,11 +269,11 @@ CREATE TABLE enrolments (
     is_acceptable boolean NOT NULL DEFAULT true, -- whether the quality suffices to found a person
     vector        real[]  NOT NULL
 );
-CREATE INDEX enrolments_by_collection ON enrolments (collection_id, row_id);
-CREATE INDEX enrolments_by_subject ON enrolments (subject_id, row_id);
-CREATE INDEX enrolments_by_face ON enrolments (face_id) WHERE face_id IS NOT NULL;
-CREATE INDEX enrolments_by_image ON enrolments (image_id) WHERE image_id IS NOT NULL;
-CREATE INDEX enrolments_of_libraries ON enrolments (collection_id, created_at) WHERE subject_id IS NULL;
+CREATE INDEX enrollments_by_collection ON enrollments (collection_id, row_id);
+CREATE INDEX enrollments_by_subject ON enrollments (subject_id, row_id);
+CREATE INDEX enrollments_by_face ON enrollments (face_id) WHERE face_id IS NOT NULL;
+CREATE INDEX enrollments_by_image ON enrollments (image_id) WHERE image_id IS NOT NULL;
+CREATE INDEX enrollments_of_libraries ON enrollments (collection_id, created_at) WHERE subject_id IS NULL;
 
 -- What changed in the rows of a collection, in order, so that an index can follow. Triggers write it, so that no
 -- statement can forget it. `position` has no gaps within a collection.
@@ -285,7 +285,7 @@ CREATE TABLE index_changes (
     PRIMARY KEY (collection_id, position)
 );
 
-CREATE FUNCTION log_enrolments() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION log_enrollments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     WITH moved AS (
         UPDATE collections c
@@ -300,10 +300,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER enrolments_added AFTER INSERT ON enrolments
-    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION log_enrolments();
-CREATE TRIGGER enrolments_removed AFTER DELETE ON enrolments
-    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION log_enrolments();
+CREATE TRIGGER enrollments_added AFTER INSERT ON enrollments
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION log_enrollments();
+CREATE TRIGGER enrollments_removed AFTER DELETE ON enrollments
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION log_enrollments();
 
 
 -- Libraries: collections whose faces are grouped into people ---------------------------------------------------------
@@ -317,9 +317,9 @@ CREATE TABLE people (
 );
 CREATE INDEX people_by_collection ON people (collection_id, id);
 
--- Who a face of a library shows. This is not a column of enrolments, because each change there would write the vector again.
+-- Who a face of a library shows. This is not a column of enrollments, because each change there would write the vector again.
 CREATE TABLE memberships (
-    row_id    bigint  PRIMARY KEY REFERENCES enrolments (row_id) ON DELETE CASCADE,
+    row_id    bigint  PRIMARY KEY REFERENCES enrollments (row_id) ON DELETE CASCADE,
     person_id uuid    REFERENCES people (id) ON DELETE CASCADE, -- NULL: a user said that the face shows nobody
     is_pinned boolean NOT NULL                                  -- whether a user decided it: no clustering changes it
 );
@@ -495,7 +495,7 @@ CREATE TABLE erasures (
     id           uuid   PRIMARY KEY,
     tenant       text   NOT NULL,
     kind         text   NOT NULL CHECK (kind IN ('image', 'face', 'source', 'host', 'batch', 'tenant', 'collection', 'subject',
-                                                 'enrolment', 'person')),
+                                                 'enrollment', 'person')),
     target       text   NOT NULL, -- the id or the value; for a source or a host the sha256 once everything is erased
     requested_at bigint NOT NULL,
     erased_at    bigint,          -- no answer has the erased rows from here on
@@ -508,7 +508,7 @@ CREATE TABLE erasures (
     items        bigint NOT NULL,
     payloads     bigint NOT NULL,
     subjects     bigint NOT NULL DEFAULT 0,
-    enrolments   bigint NOT NULL DEFAULT 0
+    enrollments   bigint NOT NULL DEFAULT 0
 );
 CREATE INDEX erasures_by_tenant ON erasures (tenant, id);
 CREATE INDEX erasures_unfinished ON erasures (id) WHERE purged_at IS NULL;

@@ -2,15 +2,15 @@
 -- are RFC 3339 text, jsonb is TEXT, boolean is INTEGER, and real[] is a BLOB of little-endian 32-bit floats.
 
 CREATE TABLE models (
-    id         TEXT    NOT NULL,
-    role       TEXT    NOT NULL,
-    family     TEXT    NOT NULL,
-    sha256     BLOB    NOT NULL CHECK (length(sha256) = 32),
-    contract   TEXT,
-    dim        INTEGER,
-    first_seen TEXT    NOT NULL
+    id           TEXT    NOT NULL,
+    role         TEXT    NOT NULL,
+    family       TEXT    NOT NULL,
+    sha256       BLOB    NOT NULL CHECK (length(sha256) = 32),
+    vector_space TEXT,
+    dim          INTEGER,
+    first_seen   TEXT    NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX models_identity ON models (id, sha256, coalesce(contract, ''));
+CREATE UNIQUE INDEX models_identity ON models (id, sha256, coalesce(vector_space, ''));
 
 
 -- Batches ------------------------------------------------------------------------------------------------------------
@@ -122,19 +122,19 @@ CREATE TABLE image_sources (
 CREATE INDEX image_sources_by_source ON image_sources (source_id, image_id);
 
 CREATE TABLE scans (
-    id                BLOB    NOT NULL PRIMARY KEY,
-    image_id          BLOB    NOT NULL REFERENCES images (id) ON DELETE CASCADE,
-    scan_key          BLOB    NOT NULL CHECK (length(scan_key) = 32),
-    batch_id          BLOB    REFERENCES batches (id) ON DELETE SET NULL,
-    operation         TEXT    NOT NULL,
-    detector_id       TEXT,
-    detector_sha256   BLOB,
-    embedder_id       TEXT,
-    embedder_contract TEXT,
-    picture_quality   TEXT,
-    devices           TEXT,
-    answers_cache     INTEGER NOT NULL CHECK (answers_cache IN (0, 1)),
-    created_at        TEXT    NOT NULL,
+    id                    BLOB    NOT NULL PRIMARY KEY,
+    image_id              BLOB    NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+    scan_key              BLOB    NOT NULL CHECK (length(scan_key) = 32),
+    batch_id              BLOB    REFERENCES batches (id) ON DELETE SET NULL,
+    operation             TEXT    NOT NULL,
+    detector_id           TEXT,
+    detector_sha256       BLOB,
+    embedder_id           TEXT,
+    embedder_vector_space TEXT,
+    picture_quality       TEXT,
+    devices               TEXT,
+    answers_cache         INTEGER NOT NULL CHECK (answers_cache IN (0, 1)),
+    created_at            TEXT    NOT NULL,
     UNIQUE (image_id, scan_key)
 ) STRICT;
 CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
@@ -156,21 +156,21 @@ CREATE TABLE faces (
 CREATE INDEX faces_by_image ON faces (image_id);
 
 CREATE TABLE embeddings (
-    face_id   BLOB    NOT NULL PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,
-    contract  TEXT    NOT NULL,
-    precision TEXT    NOT NULL CHECK (precision IN ('f32', 'bf16', 'f16')),
-    dim       INTEGER NOT NULL,
-    norm      REAL    NOT NULL,
-    vector    BLOB    NOT NULL CHECK (length(vector) = 4 * dim)
+    face_id      BLOB    NOT NULL PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,
+    vector_space TEXT    NOT NULL,
+    precision    TEXT    NOT NULL CHECK (precision IN ('f32', 'bf16', 'f16')),
+    dim          INTEGER NOT NULL,
+    norm         REAL    NOT NULL,
+    vector       BLOB    NOT NULL CHECK (length(vector) = 4 * dim)
 ) STRICT;
 
 CREATE TABLE image_embeddings (
-    scan_id   BLOB    NOT NULL PRIMARY KEY REFERENCES scans (id) ON DELETE CASCADE,
-    contract  TEXT    NOT NULL,
-    precision TEXT    CHECK (precision IN ('f32', 'bf16', 'f16')),
-    dim       INTEGER NOT NULL,
-    norm      REAL    NOT NULL,
-    vector    BLOB    NOT NULL CHECK (length(vector) = 4 * dim)
+    scan_id      BLOB    NOT NULL PRIMARY KEY REFERENCES scans (id) ON DELETE CASCADE,
+    vector_space TEXT    NOT NULL,
+    precision    TEXT    CHECK (precision IN ('f32', 'bf16', 'f16')),
+    dim          INTEGER NOT NULL,
+    norm         REAL    NOT NULL,
+    vector       BLOB    NOT NULL CHECK (length(vector) = 4 * dim)
 ) STRICT;
 
 CREATE TABLE batch_items (
@@ -203,7 +203,7 @@ CREATE TABLE collections (
     tenant           TEXT    NOT NULL,
     name             TEXT    NOT NULL,
     kind             TEXT    NOT NULL CHECK (kind IN ('gallery', 'suppression', 'library')),
-    contract         TEXT    NOT NULL,
+    vector_space     TEXT    NOT NULL,
     dim              INTEGER NOT NULL,
     purpose          TEXT    NOT NULL,
     legal_basis      TEXT    NOT NULL,
@@ -236,7 +236,7 @@ CREATE INDEX subjects_by_expiry ON subjects (expires_at) WHERE expires_at IS NOT
 CREATE INDEX subjects_by_consent ON subjects (consent_expires_at) WHERE consent_expires_at IS NOT NULL;
 
 -- AUTOINCREMENT: an id is never used again.
-CREATE TABLE enrolments (
+CREATE TABLE enrollments (
     row_id        INTEGER PRIMARY KEY AUTOINCREMENT,
     id            BLOB    NOT NULL UNIQUE,
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
@@ -247,11 +247,11 @@ CREATE TABLE enrolments (
     is_acceptable INTEGER NOT NULL DEFAULT 1 CHECK (is_acceptable IN (0, 1)),
     vector        BLOB    NOT NULL
 ) STRICT;
-CREATE INDEX enrolments_by_collection ON enrolments (collection_id, row_id);
-CREATE INDEX enrolments_by_subject ON enrolments (subject_id, row_id);
-CREATE INDEX enrolments_by_face ON enrolments (face_id) WHERE face_id IS NOT NULL;
-CREATE INDEX enrolments_by_image ON enrolments (image_id) WHERE image_id IS NOT NULL;
-CREATE INDEX enrolments_of_libraries ON enrolments (collection_id, created_at) WHERE subject_id IS NULL;
+CREATE INDEX enrollments_by_collection ON enrollments (collection_id, row_id);
+CREATE INDEX enrollments_by_subject ON enrollments (subject_id, row_id);
+CREATE INDEX enrollments_by_face ON enrollments (face_id) WHERE face_id IS NOT NULL;
+CREATE INDEX enrollments_by_image ON enrollments (image_id) WHERE image_id IS NOT NULL;
+CREATE INDEX enrollments_of_libraries ON enrollments (collection_id, created_at) WHERE subject_id IS NULL;
 
 CREATE TABLE index_changes (
     collection_id BLOB    NOT NULL REFERENCES collections (id) ON DELETE CASCADE,
@@ -261,12 +261,12 @@ CREATE TABLE index_changes (
     PRIMARY KEY (collection_id, position)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER enrolments_added AFTER INSERT ON enrolments BEGIN
+CREATE TRIGGER enrollments_added AFTER INSERT ON enrollments BEGIN
     UPDATE collections SET position = position + 1, enrolled = enrolled + 1 WHERE id = NEW.collection_id;
     INSERT INTO index_changes (collection_id, position, is_added, row_id)
     SELECT id, position, 1, NEW.row_id FROM collections WHERE id = NEW.collection_id;
 END;
-CREATE TRIGGER enrolments_removed AFTER DELETE ON enrolments BEGIN
+CREATE TRIGGER enrollments_removed AFTER DELETE ON enrollments BEGIN
     UPDATE collections SET position = position + 1, enrolled = enrolled - 1 WHERE id = OLD.collection_id;
     INSERT INTO index_changes (collection_id, position, is_added, row_id)
     SELECT id, position, 0, OLD.row_id FROM collections WHERE id = OLD.collection_id;
@@ -284,7 +284,7 @@ CREATE TABLE people (
 CREATE INDEX people_by_collection ON people (collection_id, id);
 
 CREATE TABLE memberships (
-    row_id    INTEGER PRIMARY KEY REFERENCES enrolments (row_id) ON DELETE CASCADE,
+    row_id    INTEGER PRIMARY KEY REFERENCES enrollments (row_id) ON DELETE CASCADE,
     person_id BLOB    REFERENCES people (id) ON DELETE CASCADE,
     is_pinned INTEGER NOT NULL CHECK (is_pinned IN (0, 1))
 ) STRICT;
@@ -439,7 +439,7 @@ CREATE TABLE erasures (
     id           BLOB    NOT NULL PRIMARY KEY,
     tenant       TEXT    NOT NULL,
     kind         TEXT    NOT NULL CHECK (kind IN ('image', 'face', 'source', 'host', 'batch', 'tenant',
-                                                  'collection', 'subject', 'enrolment', 'person')),
+                                                  'collection', 'subject', 'enrollment', 'person')),
     target       TEXT    NOT NULL,
     requested_at INTEGER NOT NULL,
     erased_at    INTEGER,
@@ -452,7 +452,7 @@ CREATE TABLE erasures (
     items        INTEGER NOT NULL,
     payloads     INTEGER NOT NULL,
     subjects     INTEGER NOT NULL DEFAULT 0,
-    enrolments   INTEGER NOT NULL DEFAULT 0
+    enrollments   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX erasures_by_tenant ON erasures (tenant, id);
 CREATE INDEX erasures_unfinished ON erasures (id) WHERE purged_at IS NULL;

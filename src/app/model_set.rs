@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
-use facescan_imaging::tensor::Normalisation;
+use facescan_imaging::tensor::Normalization;
 use facescan_inference::{
     device::{Assignment, Devices},
     device_task::{DeviceTask, Workload},
@@ -43,7 +43,7 @@ impl ModelSet {
         let (config, clock) = (loader.config, Arc::clone(loader.clock));
         let (models, mut assignments) = load_models(&loader, connected)?;
         check_detection_sizes(&models.detector, config)?;
-        let graphs = Graphs::load(&loader, &models.detector.spec.input.normalisation())?;
+        let graphs = Graphs::load(&loader, &models.detector.spec.input.normalization())?;
         let tried = loader.into_tried();
 
         assignments.extend(graphs.assignments);
@@ -87,7 +87,7 @@ fn load_models(
             "model {id}, field role: is {}, but models.{role} names this model",
             spec.role
         );
-        check_licence(spec, loader.config.models.commercial_only)?;
+        check_license(spec, loader.config.models.commercial_only)?;
         let Loaded { model, assignment } = match connected.remove(&role) {
             Some(connected) => loader.load_remote(spec, connected, task),
             None => loader.load(spec, task)?,
@@ -100,19 +100,19 @@ fn load_models(
     Ok((models, assignments))
 }
 
-/// Says the licence of a model in the log, and refuses the model if its licence does not allow what the settings ask for.
-fn check_licence(spec: &ModelSpec, commercial_only: bool) -> anyhow::Result<()> {
-    let (model, licence) = (&spec.id, &spec.licence);
+/// Says the license of a model in the log, and refuses the model if its license does not allow what the settings ask for.
+fn check_license(spec: &ModelSpec, commercial_only: bool) -> anyhow::Result<()> {
+    let (model, license) = (&spec.id, &spec.license);
     anyhow::ensure!(
         spec.commercial_use || !commercial_only,
-        "the licence of model {model} ({licence}) does not allow commercial use; choose another model, or set \
+        "the license of model {model} ({license}) does not allow commercial use; choose another model, or set \
          models.commercial_only to false if your use is not commercial"
     );
     tracing::info!(
         model,
-        licence,
+        license,
         commercial_use = spec.commercial_use,
-        "model licence"
+        "model license"
     );
     Ok(())
 }
@@ -127,7 +127,7 @@ struct Graphs {
 }
 
 impl Graphs {
-    fn load(loader: &Loader<'_>, detector_input: &Normalisation) -> anyhow::Result<Self> {
+    fn load(loader: &Loader<'_>, detector_input: &Normalization) -> anyhow::Result<Self> {
         let letterbox = Detector::letterbox_probe(detector_input);
         let probe = image_executor::all_probes([
             image_executor::health_probe([letterbox]),

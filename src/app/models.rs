@@ -115,7 +115,7 @@ impl Loader<'_> {
             },
             detector: spec.family.head().map(|head| DetectorInput {
                 head,
-                normalisation: spec.input.normalisation(),
+                normalization: spec.input.normalization(),
             }),
         };
         let mut on_cpu = self.on_cpu(&subject, spec)?;

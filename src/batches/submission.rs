@@ -207,11 +207,11 @@ impl Batches {
         }
         let collection = self.collections.of(context, plan.collection).await?;
         self.collections.check_search(&collection, &plan.search)?;
-        let contract = &self.runner.pipeline.models.embedder.contract;
-        if *contract != collection.contract {
-            return Err(RecognitionError::CollectionContract {
-                face: contract.clone(),
-                collection: collection.contract,
+        let vector_space = &self.runner.pipeline.models.embedder.vector_space;
+        if *vector_space != collection.vector_space {
+            return Err(RecognitionError::CollectionVectorSpace {
+                face: vector_space.clone(),
+                collection: collection.vector_space,
             }
             .into());
         }

@@ -108,7 +108,7 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
         measured.impostor_pairs
     );
     Ok(Calibration {
-        contract: models.embedder.contract.clone(),
+        vector_space: models.embedder.vector_space.clone(),
         embedder: models.embedder.spec().id.clone(),
         detector: models.detector.spec.id.clone(),
         precision: faces.precision,
@@ -158,11 +158,11 @@ impl Faces {
             person.with_context(|| format!("{} is not in a folder of a person", path.display()))?;
         let line = format!("{} {}\n", path.display(), scan.image.sha256);
         self.digest.update(line);
-        let contract = &app.pipeline.models.embedder.contract;
+        let vector_space = &app.pipeline.models.embedder.vector_space;
         let face = plan.face.choose(scan);
         let vector = face
             .as_ref()
-            .and_then(|face| FaceVector::of_found(contract, face));
+            .and_then(|face| FaceVector::of_found(vector_space, face));
         let Some(vector) = vector else {
             self.without_face += 1;
             return Ok(());

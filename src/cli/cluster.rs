@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use facescan_clustering::{
-    Assignment, Face, Faces, Neighbour, Scope, group,
+    Assignment, Face, Faces, Neighbor, Scope, group,
     metrics::{bcubed, pairwise},
 };
 use facescan_imaging::quality::acceptance::Preset;
@@ -32,7 +32,7 @@ use crate::{
     recognition::{
         libraries::{
             clustering::{check, settings},
-            neighbours::all_neighbours,
+            neighbors::all_neighbors,
         },
         verify::{FaceChoice, VerifyPlan, VerifyRequest},
     },
@@ -88,7 +88,9 @@ pub fn run(
     };
     let (found, people) = tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
-        let calibration = app.calibrations.of(&app.pipeline.models.embedder.contract);
+        let calibration = app
+            .calibrations
+            .of(&app.pipeline.models.embedder.vector_space);
         if let Some(calibration) = calibration {
             let max_far = app.config.recognition.max_search_far;
             check(calibration, max_far, (args.far, Some(args.min_faces)))?;
@@ -199,8 +201,8 @@ impl FoundFaces {
 
     /// Returns the person of each face.
     fn group(&self, app: &App, args: &ClusterArgs) -> anyhow::Result<Vec<Option<u32>>> {
-        let contract = &app.pipeline.models.embedder.contract;
-        let settings = app.calibrations.of(contract).and_then(|calibration| {
+        let vector_space = &app.pipeline.models.embedder.vector_space;
+        let settings = app.calibrations.of(vector_space).and_then(|calibration| {
             settings(calibration, self.faces.len(), (args.far, args.min_faces))
         });
         let mut settings = settings.context(
@@ -208,15 +210,15 @@ impl FoundFaces {
              recognition.calibrations",
         )?;
         settings.seed = args.seed;
-        let neighbours: Vec<Vec<Neighbour>> = all_neighbours(&self.vectors)?;
+        let neighbors: Vec<Vec<Neighbor>> = all_neighbors(&self.vectors)?;
         let mut faces = Faces::with_capacity(self.faces.len(), 0);
-        for (face, neighbours) in self.faces.iter().zip(&neighbours) {
+        for (face, neighbors) in self.faces.iter().zip(&neighbors) {
             let face = Face {
                 image: Some(face.image),
                 is_acceptable: face.is_acceptable,
                 ..Face::default()
             };
-            faces.push(face, neighbours);
+            faces.push(face, neighbors);
         }
         let assignments = group(&faces, &settings, Scope::Full)?;
         let number = |assignment| match assignment {

@@ -34,7 +34,7 @@ pub fn run(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Resu
 ///
 /// # Errors
 ///
-/// Returns an error if the configuration cannot be serialised.
+/// Returns an error if the configuration cannot be serialized.
 pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<String> {
     let mut rows = Vec::new();
     let mut section = String::new();
@@ -69,7 +69,7 @@ pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<S
 ///
 /// # Errors
 ///
-/// Returns an error if the configuration cannot be serialised.
+/// Returns an error if the configuration cannot be serialized.
 pub fn render_json(config: &Config, provenance: &Provenance) -> anyhow::Result<String> {
     let mut out = Map::new();
     for (key, value) in config.settings()? {

@@ -125,14 +125,14 @@ async fn embed_all(
     out: Option<(&Path, Ending)>,
 ) -> anyhow::Result<usize> {
     let models = &app.pipeline.models;
-    let (contract, dim) = match plan {
+    let (vector_space, dim) = match plan {
         Plan::Images(_) => {
             let encoder = models.encoder()?;
-            (&encoder.contract, encoder.dim)
+            (&encoder.vector_space, encoder.dim)
         }
-        Plan::Faces(_) => (&models.embedder.contract, models.embedder.dim),
+        Plan::Faces(_) => (&models.embedder.vector_space, models.embedder.dim),
     };
-    let mut file = VectorFile::create(out, contract, dim)?;
+    let mut file = VectorFile::create(out, vector_space, dim)?;
     let progress = progress_bar(&args.scan.paths);
     let context = &app.run_context();
     let mut failures = 0;

@@ -75,7 +75,7 @@ pub fn run(
 #[derive(Serialize)]
 struct Status {
     collection: Uuid,
-    contract: String,
+    vector_space: String,
     dim: u32,
     /// The enrolled faces in the database.
     faces: u64,
@@ -91,7 +91,7 @@ impl Opened {
             statuses.push(Status {
                 index: self.index.contents(&position).await?,
                 collection: position.collection_id,
-                contract: position.contract,
+                vector_space: position.vector_space,
                 dim: position.dim,
                 faces: position.enrolled,
                 changes: position.position,

@@ -93,7 +93,7 @@ fn list(
             "family",
             "input",
             "dim",
-            "licence",
+            "license",
             "commercial use",
             "file",
         ]);
@@ -105,7 +105,7 @@ fn list(
             model.family.name().into(),
             format!("{}×{}", input.width, input.height),
             model.dim.map_or_else(String::new, |dim| dim.to_string()),
-            model.licence.clone(),
+            model.license.clone(),
             if model.commercial_use { "yes" } else { "no" }.into(),
             word(model, &state(model, models_dir)?).into(),
         ]);
@@ -228,7 +228,7 @@ fn info(
     Ok(())
 }
 
-/// Returns the entry as JSON, with the path and the state of its file. An embedder also has its contract.
+/// Returns the entry as JSON, with the path and the state of its file. An embedder also has its vector space.
 fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
     // Converts through text, which keeps the short form of an f32: 0.6 and not 0.6000000238418579.
     let mut all: Value = serde_json::from_str(&serde_json::to_string(model)?)?;
@@ -239,7 +239,7 @@ fn described(model: &ModelSpec, models_dir: &Path) -> anyhow::Result<Value> {
         all["found_sha256"] = found.into();
     }
     if model.role != Role::Detector {
-        all["contract"] = model.contract().into();
+        all["vector_space"] = model.vector_space().into();
         if let Some(thresholds) = all["thresholds"].as_object_mut() {
             thresholds.retain(|key, _| key.starts_with("cosine"));
         }
@@ -310,7 +310,7 @@ mod tests {
             ("batch", "dynamic"),
             ("thresholds.cosine_far_1e3", "0.359"),
             ("state", "different"),
-            ("contract", &sface.contract()),
+            ("vector_space", &sface.vector_space()),
         ] {
             let line = |line: &&str| line.split_whitespace().eq([key, value]);
             assert!(text.lines().any(|l| line(&l)), "{key} {value} in {text}");

@@ -19,7 +19,7 @@ const GRID_LINES: usize = 5;
 const MAX_LABELS: usize = 10;
 /// The share of a bar's slot that the bar fills.
 const BAR_WIDTH: f64 = 0.7;
-const COLOURS: [&str; 6] = [
+const COLORS: [&str; 6] = [
     "#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080",
 ];
 
@@ -104,11 +104,11 @@ impl Frame {
             self.x_label(at, label)?;
         }
         self.text((WIDTH / 2.0, HEIGHT - 12.0), "middle", axes.x_title)?;
-        for (number, (line, colour)) in lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
-            self.line(line, colour)?;
+        for (number, (line, color)) in lines.iter().zip(COLORS.iter().cycle()).enumerate() {
+            self.line(line, color)?;
             self.text_in(
                 (MARGIN + 12.0, MARGIN + 16.0 * (number + 1) as f64),
-                colour,
+                color,
                 &line.name,
             )?;
         }
@@ -117,13 +117,13 @@ impl Frame {
 
     fn bars(&mut self, title: &str, bars: &[(String, f64)]) -> Result<&str, fmt::Error> {
         self.begin(title)?;
-        for (at, ((name, value), colour)) in bars.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        for (at, ((name, value), color)) in bars.iter().zip(COLORS.iter().cycle()).enumerate() {
             let (left, top) = self.point(at as f64 - BAR_WIDTH / 2.0, *value);
             let (right, bottom) = self.point(at as f64 + BAR_WIDTH / 2.0, 0.0);
             let (width, height) = (right - left, bottom - top);
             writeln!(
                 self.svg,
-                r#"<rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}" fill="{colour}"/>"#
+                r#"<rect x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}" fill="{color}"/>"#
             )?;
             self.x_label(at, name)?;
         }
@@ -159,10 +159,10 @@ impl Frame {
         Ok(&self.svg)
     }
 
-    fn line(&mut self, line: &Line, colour: &str) -> fmt::Result {
+    fn line(&mut self, line: &Line, color: &str) -> fmt::Result {
         write!(
             self.svg,
-            r#"<polyline fill="none" stroke="{colour}" stroke-width="2" points=""#
+            r#"<polyline fill="none" stroke="{color}" stroke-width="2" points=""#
         )?;
         for (at, value) in line.values.iter().enumerate() {
             let (x, y) = self.point(at as f64, *value);
@@ -194,11 +194,11 @@ impl Frame {
         )
     }
 
-    fn text_in(&mut self, (x, y): (f64, f64), colour: &str, text: &str) -> fmt::Result {
+    fn text_in(&mut self, (x, y): (f64, f64), color: &str, text: &str) -> fmt::Result {
         let text = escaped(text);
         writeln!(
             self.svg,
-            r#"<text x="{x:.1}" y="{y:.1}" fill="{colour}">{text}</text>"#
+            r#"<text x="{x:.1}" y="{y:.1}" fill="{color}">{text}</text>"#
         )
     }
 }

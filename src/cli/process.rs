@@ -137,7 +137,7 @@ pub fn anonymize(
     let step = Step::Anonymize {
         method: args.method,
         margin: args.margin,
-        colour: [0; 3],
+        color: [0; 3],
     };
     process(config, provenance, vec![step], &args.files)
 }

@@ -80,7 +80,7 @@ fn print(result: &Value) -> io::Result<()> {
     table.load_style(NOTHING);
     table.set_header(["rank", "subject", "similarity", "false accept rate"]);
     for candidate in candidates {
-        let ids = ["external_id", "subject_id", "person_id", "enrolment_id"];
+        let ids = ["external_id", "subject_id", "person_id", "enrollment_id"];
         let id = ids.iter().find_map(|name| candidate[name].as_str());
         table.add_row([
             candidate["rank"].to_string(),

@@ -121,9 +121,9 @@ async fn vector(
     side: Side,
     found: &files::Found,
 ) -> anyhow::Result<FaceVector> {
-    let contract = &app.pipeline.models.embedder.contract;
+    let vector_space = &app.pipeline.models.embedder.vector_space;
     let face = plan.face.choose(scan(app, context, plan, found).await?);
-    let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
+    let vector = face.and_then(|face| FaceVector::of_found(vector_space, &face));
     Ok(vector.ok_or(RecognitionError::NoFace(side))?)
 }
 

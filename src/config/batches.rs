@@ -39,7 +39,7 @@ pub struct Batches {
     pub max_event_streams: usize,
     #[garde(range(max = 87_600))]
     pub ttl_hours: u32,
-    /// `None` means no message queue. Serialisation masks the password.
+    /// `None` means no message queue. Serialization masks the password.
     #[garde(inner(custom(must(is_queue_url))))]
     #[serde(serialize_with = "masked")]
     pub queue: Option<SecretString>,

@@ -207,7 +207,7 @@ impl Loader {
         }
     }
 
-    /// Returns the defaults with one other value, if its type accepts the value. Deserialises a whole [`Config`], so that
+    /// Returns the defaults with one other value, if its type accepts the value. Deserializes a whole [`Config`], so that
     /// the field's own type decides.
     pub(super) fn with_value(&self, key: &str, value: &Value) -> Option<Config> {
         let mut tree = self.defaults.clone();

@@ -21,7 +21,7 @@ pub struct Audit {
     #[garde(inner(custom(must(is_long_secret))))]
     #[serde(serialize_with = "hidden")]
     pub secret: Option<SecretString>,
-    /// Serialisation hides it, because it can have a secret.
+    /// Serialization hides it, because it can have a secret.
     #[garde(inner(custom(must(is_heads_url))))]
     #[serde(serialize_with = "hidden")]
     pub heads: Option<SecretString>,

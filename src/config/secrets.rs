@@ -104,7 +104,7 @@ fn add_url(url: &str, secrets: &mut BTreeSet<String>) {
     }
 }
 
-/// Serialises a URL without its password.
+/// Serializes a URL without its password.
 pub(super) fn masked_url<S: Serializer>(
     url: &Option<Url>,
     serializer: S,

@@ -13,7 +13,7 @@ use super::must;
 /// Section `database`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Database {
-    /// `None` means a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialisation masks the
+    /// `None` means a SQLite file: see [`Config::database_url`](super::Config::database_url). Serialization masks the
     /// password.
     #[garde(inner(custom(must(is_database_url))))]
     #[serde(serialize_with = "masked")]

@@ -18,8 +18,8 @@ pub enum Scope {
     Erase,
     /// Submit batches, and read, change and delete them. Manage webhooks.
     Batch,
-    /// Manage collections and their subjects, and enrol faces.
-    Enrol,
+    /// Manage collections and their subjects, and enroll faces.
+    Enroll,
     /// Search in collections of faces.
     Search,
     /// Compare vectors and aligned crops of the caller with enrolled faces. It can read enrolled vectors.
@@ -37,7 +37,7 @@ impl Scope {
         Self::Read,
         Self::Erase,
         Self::Batch,
-        Self::Enrol,
+        Self::Enroll,
         Self::Search,
         Self::SearchVectors,
         Self::Metrics,
@@ -51,7 +51,7 @@ impl Scope {
             Self::Read => "read",
             Self::Erase => "erase",
             Self::Batch => "batch",
-            Self::Enrol => "enrol",
+            Self::Enroll => "enroll",
             Self::Search => "search",
             Self::SearchVectors => "search_vectors",
             Self::Metrics => "metrics",

@@ -16,7 +16,7 @@ use crate::config::{Config, IndexChoice};
 pub struct ErasureReport {
     /// The id of the erasure.
     id: Uuid,
-    /// What was asked for: `image`, `face`, `source`, `host`, `batch`, `collection`, `subject`, `enrolment` or `tenant`.
+    /// What was asked for: `image`, `face`, `source`, `host`, `batch`, `collection`, `subject`, `enrollment` or `tenant`.
     kind: String,
     /// The id or the tenant. For a source or a host it is the sha256 of the text, in hex.
     target: String,
@@ -79,7 +79,7 @@ struct ErasedAnswer {
     /// Subjects of collections.
     subjects: u64,
     /// Enrolled faces with their vectors.
-    enrolments: u64,
+    enrollments: u64,
 }
 
 /// A place where copies of erased data can be.
@@ -132,7 +132,7 @@ impl ErasureReport {
                 items: erasure.counts.items,
                 payloads: erasure.counts.payloads,
                 subjects: erasure.counts.subjects,
-                enrolments: erasure.counts.enrolments,
+                enrollments: erasure.counts.enrollments,
             },
         }
     }

@@ -103,7 +103,7 @@ pub enum ApiError {
         /// The limit in milliseconds.
         limit_ms: u64,
     },
-    /// An answer cannot be serialised, or a handler panicked.
+    /// An answer cannot be serialized, or a handler panicked.
     #[error("{0}")]
     Internal(String),
 }
@@ -229,7 +229,7 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::NotFound(_)
         | RecognitionError::NoCollection(_)
         | RecognitionError::NoSubject(_)
-        | RecognitionError::NoEnrolment(_)
+        | RecognitionError::NoEnrollment(_)
         | RecognitionError::NoPerson(_)
         | RecognitionError::NoClustering(_) => table::NOT_FOUND,
         RecognitionError::NameTaken(_)
@@ -258,9 +258,8 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         | RecognitionError::Clustering(_) => table::INTERNAL,
         RecognitionError::Audit(error) => kind_of_audit(error),
         RecognitionError::NoVector(_) => table::NO_VECTOR,
-        RecognitionError::ContractMismatch { .. } | RecognitionError::CollectionContract { .. } => {
-            table::CONTRACT_MISMATCH
-        }
+        RecognitionError::VectorSpaceMismatch { .. }
+        | RecognitionError::CollectionVectorSpace { .. } => table::VECTOR_SPACE_MISMATCH,
         RecognitionError::Image { source, .. } => kind_of_pipeline(source),
         RecognitionError::InvalidOption(_) => table::INVALID_OPTION,
     }

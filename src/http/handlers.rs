@@ -8,7 +8,7 @@ pub mod devices;
 pub mod docs;
 mod embed_image;
 pub mod enhance;
-pub mod enrolments;
+pub mod enrollments;
 pub mod erasures;
 pub mod faces;
 pub mod health;

@@ -176,12 +176,12 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
     header_value(&format!("{milliseconds:.3}"))
 }
 
-/// Serialises `answer` on a thread of its own, because vectors and images make it large. Work on images cannot take that
+/// Serializes `answer` on a thread of its own, because vectors and images make it large. Work on images cannot take that
 /// thread, and admission limits how many answers there are. The answer takes its memory from that of the request.
 ///
 /// # Errors
 /// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the answer cannot be
-/// serialised.
+/// serialized.
 pub async fn respond<T: Serialize + Send + 'static>(
     context: &RequestContext,
     accepted: Accepted,
@@ -206,10 +206,10 @@ pub async fn on_own_thread<T: Send + 'static>(
     done.map_err(|_| ApiError::Internal("an answer could not be written".to_owned()))
 }
 
-/// Serialises an `answer` of a few kilobytes on this thread, because that is faster than another thread.
+/// Serializes an `answer` of a few kilobytes on this thread, because that is faster than another thread.
 ///
 /// # Errors
-/// [`ApiError::Internal`] if it cannot be serialised.
+/// [`ApiError::Internal`] if it cannot be serialized.
 pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
     let mut body = Vec::new();
     write(accepted, answer, &mut body)?;

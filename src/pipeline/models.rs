@@ -40,11 +40,11 @@ pub struct Models {
     entries: BTreeMap<Role, Entry>,
 }
 
-/// A registry entry in use, with the contract of its vectors. The contract is a digest, which answers need often.
+/// A registry entry in use, with the vector space of its vectors. The vector space is a digest, which answers need often.
 #[derive(Clone)]
 struct Entry {
     spec: Arc<ModelSpec>,
-    contract: Arc<str>,
+    vector_space: Arc<str>,
 }
 
 impl Models {
@@ -52,7 +52,7 @@ impl Models {
     pub fn new(mut loaded: BTreeMap<Role, LoadedModel>, padding: Padding) -> Option<Self> {
         let entry = |model: &LoadedModel| Entry {
             spec: Arc::clone(&model.spec),
-            contract: model.spec.contract().into(),
+            vector_space: model.spec.vector_space().into(),
         };
         let entries = loaded.iter().map(|(role, model)| (*role, entry(model)));
         Some(Self {
@@ -144,17 +144,17 @@ impl Models {
             .spec
             .role
             .has_vector()
-            .then(|| EmbedderUsed::new(&entry.spec, &entry.contract))
+            .then(|| EmbedderUsed::new(&entry.spec, &entry.vector_space))
     }
 
     /// Returns what decides the results of a task's model, for scan keys. `precision` is the precision of vectors.
     /// Returns null if the task runs no model.
     pub fn key(&self, task: DeviceTask, precision: Option<NumericPrecision>) -> Value {
-        let Some(Entry { spec, contract }) = self.entry_of(task) else {
+        let Some(Entry { spec, vector_space }) = self.entry_of(task) else {
             return Value::Null;
         };
         match spec.role.has_vector() {
-            true => json!([contract.as_ref(), precision]),
+            true => json!([vector_space.as_ref(), precision]),
             false => json!([spec.sha256, spec.family, spec.input]),
         }
     }
@@ -167,7 +167,7 @@ impl Models {
         };
         let embedder = |task| {
             let entry: Option<&Entry> = entry(task);
-            entry.map(|entry| EmbedderUsed::new(&entry.spec, &entry.contract))
+            entry.map(|entry| EmbedderUsed::new(&entry.spec, &entry.vector_space))
         };
         ModelsUsed {
             detector: entry(DeviceTask::FaceDetection).map(|entry| ModelUsed::new(&entry.spec)),

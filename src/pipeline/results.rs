@@ -205,10 +205,10 @@ pub struct FaceAnswer {
     /// The results without a vector.
     #[serde(flatten)]
     pub results: FaceResults,
-    /// The L2-normalised vector.
+    /// The L2-normalized vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingAnswer>,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
     /// The precision that the model used for the vector.

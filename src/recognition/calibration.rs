@@ -1,6 +1,6 @@
 //! The error rates of an embedder: how many pairs of different people reach a cosine.
 //!
-//! A calibration is a table that was measured on a set of faces whose people are known. It belongs to one contract. The
+//! A calibration is a table that was measured on a set of faces whose people are known. It belongs to one vector space. The
 //! built-in calibrations are `configs/calibrations.yaml`; the setting `recognition.calibrations` names more files.
 
 pub mod measure;
@@ -40,23 +40,23 @@ pub enum CalibrationError {
         source: Box<serde_saphyr::Error>,
     },
     /// A calibration is not plausible.
-    #[error("{path}: the calibration of {contract}: {detail}")]
+    #[error("{path}: the calibration of {vector_space}: {detail}")]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// The contract of the calibration.
-        contract: String,
+        /// The vector space of the calibration.
+        vector_space: String,
         /// What is wrong.
         detail: &'static str,
     },
 }
 
-/// The error rates of one contract.
+/// The error rates of one vector space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// The contract of the vectors.
-    pub contract: String,
+    /// The vector space of the vectors.
+    pub vector_space: String,
     /// The id of the embedder.
     pub embedder: String,
     /// The id of the detector that found the faces.
@@ -271,20 +271,20 @@ impl Calibration {
     }
 }
 
-/// The known calibrations, at most one for each contract.
+/// The known calibrations, at most one for each vector space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrations {
-    by_contract: BTreeMap<String, Calibration>,
+    by_vector_space: BTreeMap<String, Calibration>,
 }
 
 impl Calibrations {
-    /// Reads the built-in calibrations and those of `files`. A later one replaces an earlier one of the same contract.
+    /// Reads the built-in calibrations and those of `files`. A later one replaces an earlier one of the same vector space.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or a table is not plausible.
     pub fn load(files: &[PathBuf]) -> Result<Self, CalibrationError> {
         let mut known = Self {
-            by_contract: BTreeMap::new(),
+            by_vector_space: BTreeMap::new(),
         };
         known.add(EMBEDDED, Path::new("configs/calibrations.yaml"))?;
         for path in files {
@@ -307,24 +307,24 @@ impl Calibrations {
             if let Some(detail) = calibration.fault() {
                 return Err(CalibrationError::Invalid {
                     path: path.to_owned(),
-                    contract: calibration.contract,
+                    vector_space: calibration.vector_space,
                     detail,
                 });
             }
-            let contract = calibration.contract.clone();
-            self.by_contract.insert(contract, calibration);
+            let vector_space = calibration.vector_space.clone();
+            self.by_vector_space.insert(vector_space, calibration);
         }
         Ok(())
     }
 
-    /// Returns the calibration of a contract.
-    pub fn of(&self, contract: &str) -> Option<&Calibration> {
-        self.by_contract.get(contract)
+    /// Returns the calibration of a vector space.
+    pub fn of(&self, vector_space: &str) -> Option<&Calibration> {
+        self.by_vector_space.get(vector_space)
     }
 
-    /// Returns all calibrations, in the order of their contracts.
+    /// Returns all calibrations, in the order of their vector spaces.
     pub fn iter(&self) -> impl Iterator<Item = &Calibration> {
-        self.by_contract.values()
+        self.by_vector_space.values()
     }
 }
 

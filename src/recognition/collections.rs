@@ -1,11 +1,11 @@
 //! Collections: people whose faces were enrolled, with a purpose, a legal basis and a retention.
 //!
-//! A scan never adds to a collection. [`enrol`] adds faces, [`search`] compares a face with all faces of a collection, and
+//! A scan never adds to a collection. [`enroll`] adds faces, [`search`] compares a face with all faces of a collection, and
 //! [`terms`] checks what a caller wants to write. Erasing is in [`crate::erasure`].
 
 pub mod candidates;
 pub mod disclosure;
-pub mod enrol;
+pub mod enroll;
 pub mod quota;
 pub mod search;
 pub mod similar;
@@ -75,9 +75,9 @@ impl Collections {
     }
 
     /// Returns the cosine from which a face is that of a person in a collection, at the rate of the collection. `None` if its
-    /// contract has no calibration.
+    /// vector space has no calibration.
     fn own_threshold(&self, collection: &Collection) -> Option<f32> {
-        let calibration = self.calibrations.of(&collection.contract)?;
+        let calibration = self.calibrations.of(&collection.vector_space)?;
         let threshold = calibration.threshold(collection.terms.far)?;
         let step = match collection.kind {
             // In doubt, a person who objected is recognized.
@@ -89,7 +89,7 @@ impl Collections {
 
     /// Returns the lowest threshold at which faces are compared with those of a collection.
     fn lowest_threshold(&self, collection: &Collection) -> f32 {
-        let calibration = self.calibrations.of(&collection.contract);
+        let calibration = self.calibrations.of(&collection.vector_space);
         disclosure::floor(calibration, self.max_search_far)
     }
 }

@@ -26,11 +26,13 @@ pub enum RecognitionError {
     #[error("the face {0} has no vector; send its image to /embed first")]
     NoVector(Uuid),
     /// The vectors were computed by different models or settings.
-    #[error("`a` has the contract {a} and `b` has {b}; compare vectors of one contract only")]
-    ContractMismatch {
-        /// The contract of the first vector.
+    #[error(
+        "`a` has the vector space {a} and `b` has {b}; compare vectors of one vector space only"
+    )]
+    VectorSpaceMismatch {
+        /// The vector space of the first vector.
         a: String,
-        /// The contract of the second vector.
+        /// The vector space of the second vector.
         b: String,
     },
     /// The image of a side has no result.
@@ -44,12 +46,12 @@ pub enum RecognitionError {
     },
     /// The face was computed by other models or settings than those of a collection.
     #[error(
-        "the face has the contract {face} and the collection has {collection}; use faces of that contract"
+        "the face has the vector space {face} and the collection has {collection}; use faces of that vector space"
     )]
-    CollectionContract {
-        /// The contract of the face.
+    CollectionVectorSpace {
+        /// The vector space of the face.
         face: String,
-        /// The contract of the collection.
+        /// The vector space of the collection.
         collection: String,
     },
     /// The image that was sent shows no face.
@@ -65,7 +67,7 @@ pub enum RecognitionError {
     NoSubject(Uuid),
     /// There is no such enrolled face in the collection.
     #[error("the collection has no enrolled face {0}, or it was erased")]
-    NoEnrolment(Uuid),
+    NoEnrollment(Uuid),
     /// There is no such person in the library.
     #[error("the library has no person {0}; list its people, because one without faces is deleted")]
     NoPerson(Uuid),
@@ -78,7 +80,7 @@ pub enum RecognitionError {
     )]
     NoLibrary(Uuid),
     /// A collection is a library.
-    #[error("the collection {0} is a library, which has no subjects; enrol faces without one")]
+    #[error("the collection {0} is a library, which has no subjects; enroll faces without one")]
     IsLibrary(Uuid),
     /// Another clustering of the library is not finished.
     #[error("another clustering of the library is not finished; wait until it is done")]
@@ -128,14 +130,14 @@ pub enum RecognitionError {
     NotSearchable(Uuid),
     /// A subject has no valid consent, or its time is over.
     #[error(
-        "the subject {0} has no valid consent, or its time is over; renew them, then enrol its faces"
+        "the subject {0} has no valid consent, or its time is over; renew them, then enroll its faces"
     )]
     NotLive(Uuid),
     /// A stored face was erased while it was enrolled.
     #[error("a stored face was erased meanwhile; send the faces again without it")]
     FaceErased,
     /// A suppression collection or a library cannot be compared with, because its error rates are not known.
-    #[error("the contract {0} has no calibration; add one to recognition.calibrations")]
+    #[error("the vector space {0} has no calibration; add one to recognition.calibrations")]
     Uncalibrated(String),
     /// The database failed.
     #[error(transparent)]

@@ -1,13 +1,13 @@
 //! Libraries: collections whose faces are grouped into people.
 //!
-//! The faces of a library belong to no subject. [`enrol`] adds faces of images, [`clustering`] groups them, and users merge,
+//! The faces of a library belong to no subject. [`enroll`] adds faces of images, [`clustering`] groups them, and users merge,
 //! split and name the people that it finds. [`worker`] runs the clusterings that were requested.
 //!
 //! A decision of a user pins faces to a person, and no clustering changes pinned faces.
 
 pub mod clustering;
-pub mod enrol;
-pub mod neighbours;
+pub mod enroll;
+pub mod neighbors;
 pub mod worker;
 
 use facescan_store::{Collection, CollectionKind, Decided, Decision, Store};
@@ -76,7 +76,7 @@ impl Libraries {
                 let detail = "must leave the person a face; rename the person instead";
                 Err(InvalidOption::new("faces", detail).into())
             }
-            Decided::NoFace(id) => Err(RecognitionError::NoEnrolment(id)),
+            Decided::NoFace(id) => Err(RecognitionError::NoEnrollment(id)),
         }
     }
 }

@@ -28,8 +28,8 @@ use crate::{
 /// The maximum length of a vector in a request.
 pub const MAX_DIM: usize = 4096;
 
-/// The longest contract in a request, in bytes.
-const MAX_CONTRACT_BYTES: usize = 64;
+/// The longest vector space in a request, in bytes.
+const MAX_VECTOR_SPACE_BYTES: usize = 64;
 
 /// The faces of an image that are embedded, the largest ones. The chosen face is one of them.
 const MAX_CANDIDATES: usize = 16;
@@ -64,7 +64,7 @@ pub enum FaceChoice {
     /// The face with the largest box.
     #[default]
     Largest,
-    /// The face whose box is nearest to the centre of the image.
+    /// The face whose box is nearest to the center of the image.
     Central,
 }
 
@@ -80,11 +80,11 @@ impl FaceChoice {
             // The faces are sorted by area.
             Self::Largest => faces.next(),
             Self::Central => faces.min_by(|a, b| {
-                let from_centre = |face: &Face| {
+                let from_center = |face: &Face| {
                     let (x, y) = (face.bbox.x1 + face.bbox.x2, face.bbox.y1 + face.bbox.y2);
                     (x - width).powi(2) + (y - height).powi(2)
                 };
-                from_centre(a).total_cmp(&from_centre(b))
+                from_center(a).total_cmp(&from_center(b))
             }),
         }
     }
@@ -117,7 +117,7 @@ pub struct VerifyRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -1, maximum = 1)]
     pub threshold: Option<f32>,
-    /// Which face of an image is compared: `largest` (default), or `central` for the one nearest to the centre.
+    /// Which face of an image is compared: `largest` (default), or `central` for the one nearest to the center.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face: Option<FaceChoice>,
     /// The lowest detection score of a face, 0 to 1.
@@ -236,33 +236,33 @@ impl VerifyPlan {
     /// [`RecognitionError::NoFaceToSearch`] if no face has one.
     pub fn face_to_search(
         &self,
-        contract: &str,
+        vector_space: &str,
         scan: Scan,
     ) -> Result<FaceVector, RecognitionError> {
         let face = self.face.choose(scan);
-        let vector = face.and_then(|face| FaceVector::of_found(contract, &face));
+        let vector = face.and_then(|face| FaceVector::of_found(vector_space, &face));
         vector.ok_or(RecognitionError::NoFaceToSearch)
     }
 }
 
-/// A face's vector, of length 1, and its contract.
+/// A face's vector, of length 1, and its vector space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceVector {
-    /// The contract.
-    pub contract: String,
+    /// The vector space.
+    pub vector_space: String,
     /// The values.
     pub values: Vec<f32>,
 }
 
 impl FaceVector {
-    /// Normalises the values that a caller sent.
+    /// Normalizes the values that a caller sent.
     ///
     /// # Errors
     /// [`InvalidOption`] if they are no vector.
-    pub fn of_caller(contract: String, values: Vec<f32>) -> Result<Self, InvalidOption> {
-        if contract.len() > MAX_CONTRACT_BYTES {
-            let detail = format!("is longer than {MAX_CONTRACT_BYTES} bytes");
-            return Err(InvalidOption::new("contract", detail));
+    pub fn of_caller(vector_space: String, values: Vec<f32>) -> Result<Self, InvalidOption> {
+        if vector_space.len() > MAX_VECTOR_SPACE_BYTES {
+            let detail = format!("is longer than {MAX_VECTOR_SPACE_BYTES} bytes");
+            return Err(InvalidOption::new("vector_space", detail));
         }
         if values.is_empty() || values.len() > MAX_DIM {
             let detail = format!("must have from 1 to {MAX_DIM} values");
@@ -279,14 +279,17 @@ impl FaceVector {
         }
         let unit = |value| (f64::from(value) / norm) as f32;
         let values = values.into_iter().map(unit).collect();
-        Ok(Self { contract, values })
+        Ok(Self {
+            vector_space,
+            values,
+        })
     }
 
     /// Takes the vector of a face of a scan. Returns `None` if the face has none.
-    pub fn of_found(contract: &str, face: &Face) -> Option<Self> {
+    pub fn of_found(vector_space: &str, face: &Face) -> Option<Self> {
         let embedding = face.embedding.as_ref()?;
         Some(Self {
-            contract: contract.to_owned(),
+            vector_space: vector_space.to_owned(),
             values: embedding.vector.clone(),
         })
     }
@@ -299,7 +302,7 @@ impl FaceVector {
         let embedding = face.embedding.as_ref();
         let embedding = embedding.ok_or(RecognitionError::NoVector(face.id))?;
         Ok(Self {
-            contract: embedding.contract.clone(),
+            vector_space: embedding.vector_space.clone(),
             values: embedding.vector.clone(),
         })
     }
@@ -315,10 +318,10 @@ pub struct Comparison {
     pub similarity: f32,
     /// The cosine from which the faces match.
     pub threshold: f32,
-    /// The false accept rate at the threshold. `None` if the contract has no calibration.
+    /// The false accept rate at the threshold. `None` if the vector space has no calibration.
     pub far: Option<FarEstimate>,
-    /// The contract of both vectors.
-    pub contract: String,
+    /// The vector space of both vectors.
+    pub vector_space: String,
 }
 
 /// Compares two vectors.
@@ -331,10 +334,10 @@ pub fn compare(
     criterion: Criterion,
     calibrations: &Calibrations,
 ) -> Result<Comparison, RecognitionError> {
-    if a.contract != b.contract {
-        return Err(RecognitionError::ContractMismatch {
-            a: a.contract.clone(),
-            b: b.contract.clone(),
+    if a.vector_space != b.vector_space {
+        return Err(RecognitionError::VectorSpaceMismatch {
+            a: a.vector_space.clone(),
+            b: b.vector_space.clone(),
         });
     }
     if a.values.len() != b.values.len() {
@@ -342,11 +345,11 @@ pub fn compare(
         let detail = format!("`a` has {a} values and `b` has {b}; send vectors of one length");
         return Err(InvalidOption::new("embedding", detail).into());
     }
-    let calibration = calibrations.of(&a.contract);
+    let calibration = calibrations.of(&a.vector_space);
     let threshold = threshold(criterion, calibration)?;
     let similarity = cosine(&a.values, &b.values).clamp(-1.0, 1.0);
     Ok(Comparison {
-        contract: a.contract.clone(),
+        vector_space: a.vector_space.clone(),
         similarity,
         threshold,
         is_match: similarity >= threshold,
@@ -367,7 +370,7 @@ pub fn threshold(
         Criterion::Far(far) | Criterion::DefaultFar(far) => far,
     };
     let Some(calibration) = calibration else {
-        let detail = "is needed, because this contract has no calibration; send one, or make a calibration with \
+        let detail = "is needed, because this vector space has no calibration; send one, or make a calibration with \
                       `facescan calibrate`";
         return Err(InvalidOption::new("threshold", detail));
     };
@@ -388,8 +391,8 @@ pub fn threshold(
 mod tests {
     use super::*;
 
-    fn vector(contract: &str, values: &[f32]) -> FaceVector {
-        FaceVector::of_caller(contract.to_owned(), values.to_vec()).unwrap()
+    fn vector(vector_space: &str, values: &[f32]) -> FaceVector {
+        FaceVector::of_caller(vector_space.to_owned(), values.to_vec()).unwrap()
     }
 
     fn known() -> Calibrations {
@@ -414,13 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_chooses_the_threshold_of_the_contract() {
+    fn a_rate_chooses_the_threshold_of_the_vector_space() {
         let known = known();
         let calibration = known.iter().next().unwrap();
         let point = calibration.points[1];
         let (a, b) = (
-            vector(&calibration.contract, &[1.0, 0.0]),
-            vector(&calibration.contract, &[1.0, 0.0]),
+            vector(&calibration.vector_space, &[1.0, 0.0]),
+            vector(&calibration.vector_space, &[1.0, 0.0]),
         );
         let compared = compare(&a, &b, Criterion::Far(point.far), &known).unwrap();
         assert_eq!(
@@ -447,7 +450,7 @@ mod tests {
         );
         assert!(matches!(
             compared,
-            Err(RecognitionError::ContractMismatch { .. })
+            Err(RecognitionError::VectorSpaceMismatch { .. })
         ));
         let compared = compare(
             &vector("a", &[1.0]),

@@ -25,7 +25,7 @@ const OWN: &str = "facescan";
 /// Starts logging for the whole process.
 ///
 /// `filter` is `log.level`: a level or the directives of [`Targets`], such as `info,facescan=debug`. `is_terminal` says whether standard error is a
-/// terminal. It decides the meaning of [`LogFormat::Auto`] and whether lines have colours. Colours are off if the
+/// terminal. It decides the meaning of [`LogFormat::Auto`] and whether lines have colors. Colors are off if the
 /// variable `NO_COLOR` is set. `traces` receives the same spans and events.
 ///
 /// # Errors
@@ -37,8 +37,8 @@ pub fn init(
     is_terminal: bool,
     traces: Option<BoxedLayer>,
 ) -> anyhow::Result<()> {
-    let colours = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let shape = Shape::of(format, is_terminal, colours);
+    let colors = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let shape = Shape::of(format, is_terminal, colors);
     let lines = layer(shape, || Redacted(std::io::stderr())).with_filter(targets(filter)?);
     let layers: Vec<BoxedLayer> = iter::once(lines.boxed()).chain(traces).collect();
     tracing_subscriber::registry()
@@ -51,15 +51,15 @@ pub fn init(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Json,
-    Text { colours: bool },
+    Text { colors: bool },
 }
 
 impl Shape {
-    fn of(format: LogFormat, is_terminal: bool, colours: bool) -> Self {
+    fn of(format: LogFormat, is_terminal: bool, colors: bool) -> Self {
         match format {
             LogFormat::Json => Self::Json,
             LogFormat::Auto if !is_terminal => Self::Json,
-            LogFormat::Auto | LogFormat::Pretty => Self::Text { colours },
+            LogFormat::Auto | LogFormat::Pretty => Self::Text { colors },
         }
     }
 }
@@ -77,7 +77,7 @@ where
             .flatten_event(true)
             .with_span_list(false)
             .boxed(),
-        Shape::Text { colours } => layer.compact().with_ansi(colours).boxed(),
+        Shape::Text { colors } => layer.compact().with_ansi(colors).boxed(),
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn text_has_colours_only_on_request() {
+    fn text_has_colors_only_on_request() {
         let log = || tracing::info!("found");
-        let plain = lines("info", Shape::Text { colours: false }, log);
+        let plain = lines("info", Shape::Text { colors: false }, log);
         assert!(plain.contains("INFO") && plain.contains("found"));
         assert!(!plain.contains('\u{1b}'));
-        let coloured = lines("info", Shape::Text { colours: true }, log);
-        assert!(coloured.contains('\u{1b}'));
+        let colored = lines("info", Shape::Text { colors: true }, log);
+        assert!(colored.contains('\u{1b}'));
     }
 
     #[test]
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn auto_is_text_on_a_terminal_and_json_elsewhere() {
-        let text = Shape::Text { colours: true };
+        let text = Shape::Text { colors: true };
         assert_eq!(Shape::of(LogFormat::Auto, true, true), text);
         assert_eq!(Shape::of(LogFormat::Auto, false, false), Shape::Json);
         assert_eq!(Shape::of(LogFormat::Json, true, true), Shape::Json);
         assert_eq!(
             Shape::of(LogFormat::Pretty, false, false),
-            Shape::Text { colours: false }
+            Shape::Text { colors: false }
         );
     }
 }

@@ -13,7 +13,7 @@ from own_server import free_port
 
 from .installation import Installation, check, wait
 from .library import SETTINGS, Library
-from .synthetic import centre, cosine, face
+from .synthetic import center, cosine, face
 from .throughput import resident
 
 ROUNDS, SHARE = 5, 0.3
@@ -65,20 +65,20 @@ class Population:
 
     def __init__(self, library: Library, items: int) -> None:
         self.library = library
-        self.centres = [centre() for _ in range(items // FACES)]
+        self.centers = [center() for _ in range(items // FACES)]
         self.enrolled: list[str] = []
-        vectors = [face(random.choice(self.centres)) for _ in range(QUERIES)]
+        vectors = [face(random.choice(self.centers)) for _ in range(QUERIES)]
         self.queries = [Query(vector, library.search_body(vector, threshold=THRESHOLD, limit=MOST)) for vector in vectors]
 
-    def enrol(self, count: int) -> None:
-        vectors = [face(random.choice(self.centres)) for _ in range(count)]
-        ids = self.library.enrol(vectors)
+    def enroll(self, count: int) -> None:
+        vectors = [face(random.choice(self.centers)) for _ in range(count)]
+        ids = self.library.enroll(vectors)
         self.enrolled += ids
         for query in self.queries:
-            for enrolment, vector in zip(ids, vectors):
+            for enrollment, vector in zip(ids, vectors):
                 similarity = cosine(query.vector, vector)
                 if similarity >= KEPT:
-                    query.similar[enrolment] = similarity
+                    query.similar[enrollment] = similarity
 
     def erase(self, count: int) -> None:
         random.shuffle(self.enrolled)
@@ -86,8 +86,8 @@ class Population:
         with concurrent.futures.ThreadPoolExecutor(4) as threads:
             list(threads.map(self.library.erase, erased))
         for query in self.queries:
-            for enrolment in erased:
-                query.similar.pop(enrolment, None)
+            for enrollment in erased:
+                query.similar.pop(enrollment, None)
 
     def recall(self, library: Library) -> Recall:
         """Searches for every query, and compares the answers with all enrolled faces."""
@@ -97,11 +97,11 @@ class Population:
             if not (matches := query.matches()):
                 continue
             answer = library.search(query.body)
-            candidates = {one["enrolment_id"]: one["similarity"] for one in answer["candidates"]}
-            for enrolment, similarity in candidates.items():
-                # An erased face, or one whose vector is not that of the enrolment.
-                if abs(query.similar.get(enrolment, 2) - similarity) > ROUNDING:
-                    wrong.append(f"a face was found with {similarity} in place of {query.similar.get(enrolment)}")
+            candidates = {one["enrollment_id"]: one["similarity"] for one in answer["candidates"]}
+            for enrollment, similarity in candidates.items():
+                # An erased face, or one whose vector is not that of the enrollment.
+                if abs(query.similar.get(enrollment, 2) - similarity) > ROUNDING:
+                    wrong.append(f"a face was found with {similarity} in place of {query.similar.get(enrollment)}")
             first = next(iter(candidates), "")
             asked, exact = asked + 1, exact + answer["index"]["exact"]
             tops += query.similar.get(first, 0) >= max(query.similar.values()) - ROUNDING
@@ -124,7 +124,7 @@ class Population:
 
     def recall_of_new_hnsw(self) -> Recall:
         """Builds the HNSW index again, and returns its recall."""
-        name = self.library.installation.query("SELECT relname FROM pg_class WHERE relname LIKE 'enrolments_hnsw_%'")[0][0]
+        name = self.library.installation.query("SELECT relname FROM pg_class WHERE relname LIKE 'enrollments_hnsw_%'")[0][0]
         self.library.installation.query(f"REINDEX INDEX {name}")
         return self.recall(self.library)
 
@@ -166,7 +166,7 @@ def change(figures: Figures, items: int, is_hnsw: bool) -> None:
     for number in range(1, ROUNDS + 1):
         changed = int(items * SHARE)
         population.erase(changed)
-        population.enrol(changed)
+        population.enroll(changed)
         figures.measure(number)
         if not is_hnsw:
             figures.measure_new(population.recall_of_new_server())
@@ -183,7 +183,7 @@ def churn(args: argparse.Namespace) -> None:
                 installation.query("CREATE EXTENSION vector")
             server = installation.serve()
             population = Population(Library(installation), items)
-            population.enrol(items)
+            population.enroll(items)
             if own:
                 body = population.queries[0].body
                 wait("the HNSW index", lambda: not population.library.search(body)["index"]["exact"], 600)

@@ -28,7 +28,7 @@ OK, LARGE, SHORT, CORRUPT, OTHER = "", "image_too_large", "image_truncated", "im
 
 
 def solid(side: int) -> Iterator[Case]:
-    """One colour, in every format and compression."""
+    """One color, in every format and compression."""
     width, height = SIDE, SIDE if side == SIDE else SIDE + 1
     expected = OK if side == SIDE else LARGE
     pixels = width * height
@@ -38,8 +38,8 @@ def solid(side: int) -> Iterator[Case]:
         ("png, 16-bit rgba", lambda: make.png(width, height, 16, 6)),
         ("png, 1 bit, interlaced", lambda: make.png(width, height, 1, 0, True)),
         ("png, 16-bit rgba, interlaced", lambda: make.png(width, height, 16, 6, True)),
-        ("jpeg, grey", lambda: make.jpeg(width, height, 1)),
-        ("jpeg, colour", lambda: make.jpeg(width, height, 3)),
+        ("jpeg, gray", lambda: make.jpeg(width, height, 1)),
+        ("jpeg, color", lambda: make.jpeg(width, height, 3)),
         ("jpeg, cmyk", lambda: make.jpeg(width, height, 4)),
         ("jpeg, progressive, 99 scans", lambda: make.progressive(width, height, 99)),
         ("jpeg, a restart marker behind each block", lambda: make.restarts(width, height)),
@@ -120,7 +120,7 @@ def metadata() -> Iterator[Case]:
     yield "jpeg, 19 MB of exif", OK, lambda: make.jpeg(64, 64, extra=segment * (19_000_000 // len(segment)))
     yield "jpeg, 60 MB of exif", None, lambda: make.jpeg(64, 64, extra=segment * (60_000_000 // len(segment)))
     yield "jpeg, 5 million empty comments", OK, lambda: make.jpeg(64, 64, extra=make.segment(0xFE, b"") * 5_000_000)
-    yield "jpeg, 280,000 quantisation tables", OK, lambda: make.jpeg(64, 64, extra=make.segment(0xDB, b"\0" + b"\1" * 64) * 280_000)
+    yield "jpeg, 280,000 quantization tables", OK, lambda: make.jpeg(64, 64, extra=make.segment(0xDB, b"\0" + b"\1" * 64) * 280_000)
     yield "jpeg, 900,000 huffman tables", None, lambda: make.jpeg(64, 64, extra=make.segment(0xC4, b"\0\1" + bytes(16)) * 900_000)
     yield "jpeg, fill bytes between markers", None, lambda: make.jpeg(64, 64, extra=b"\xff\xff\xd0" * 6_900_000)
     for name, following in [("itself", 8), ("a far one", 0xFFFF_FFF0)]:

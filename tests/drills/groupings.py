@@ -26,12 +26,12 @@ class Grouping:
         faces = list(library.listed("faces"))
         people = {person["id"]: person for person in library.listed("people")}
         return cls(
-            faces=[face["enrolment_id"] for face in faces],
-            persons={face["enrolment_id"]: face.get("person_id") for face in faces},
-            pinned={face["enrolment_id"] for face in faces if face["pinned"]},
+            faces=[face["enrollment_id"] for face in faces],
+            persons={face["enrollment_id"]: face.get("person_id") for face in faces},
+            pinned={face["enrollment_id"] for face in faces if face["pinned"]},
             people=people,
-            members={person: [face["enrolment_id"] for face in library.listed("faces", f"&person={person}")] for person in people},
-            unassigned=[face["enrolment_id"] for face in library.listed("faces", "&unassigned=true")],
+            members={person: [face["enrollment_id"] for face in library.listed("faces", f"&person={person}")] for person in people},
+            unassigned=[face["enrollment_id"] for face in library.listed("faces", "&unassigned=true")],
         )
 
     def partition(self) -> set[frozenset[str]]:
@@ -74,7 +74,7 @@ class Decisions:
         self.persons |= dict.fromkeys(stays, person) | dict.fromkeys(goes, new)
 
     def assign(self, face: str, person: str | None) -> None:
-        self.library.send("PUT", f"/enrolments/{face}/person", {"person_id": person})
+        self.library.send("PUT", f"/enrollments/{face}/person", {"person_id": person})
         self.persons[face] = person
 
     def name(self, person: str, name: str) -> None:

@@ -12,7 +12,7 @@ import time
 from .groupings import Decisions, Grouping, largest
 from .installation import Installation, check
 from .library import SETTINGS, Library
-from .synthetic import centre, face
+from .synthetic import center, face
 
 # The lease of a clustering, and the time between two looks for one, in src/recognition/libraries/worker.rs.
 LEASE, POLL = 60, 1
@@ -37,8 +37,8 @@ class Archive:
         self.shown: dict[str, int] = {}
         strangers = items // STRANGERS
         people = (items - strangers) // FACES
-        self.centres = [centre() for _ in range(people + strangers)]
-        self.enrol([*range(people)] * FACES + [*range(people, people + strangers)])
+        self.centers = [center() for _ in range(people + strangers)]
+        self.enroll([*range(people)] * FACES + [*range(people, people + strangers)])
         self.decisions = Decisions(self.library)
 
     def serve(self) -> subprocess.Popen:
@@ -52,10 +52,10 @@ class Archive:
         new.write_text(str(self.ahead))
         new.replace(self.clock)
 
-    def enrol(self, people: list[int]) -> None:
-        """Enrols a new face of each of these people, in random order."""
+    def enroll(self, people: list[int]) -> None:
+        """Enrolls a new face of each of these people, in random order."""
         random.shuffle(people)
-        ids = self.library.enrol([face(self.centres[person]) for person in people])
+        ids = self.library.enroll([face(self.centers[person]) for person in people])
         self.shown |= zip(ids, people)
 
     def request(self) -> str:
@@ -93,12 +93,12 @@ class Archive:
         decisions.assign(faces[3][0], people[4])
         decisions.assign(faces[5][0], None)
         # New faces of the people that the decisions are about. They are free to join a person with pinned faces.
-        self.enrol([*range(DECIDED)] * 2)
+        self.enroll([*range(DECIDED)] * 2)
 
     def confirm(self) -> None:
         """Decides during a clustering: a face stays with the person to whom a part of the result has assigned it."""
         one = random.choice([one for one in self.library.listed("faces") if "person_id" in one and not one["pinned"]])
-        self.decisions.assign(one["enrolment_id"], one["person_id"])
+        self.decisions.assign(one["enrollment_id"], one["person_id"])
 
     def stored(self) -> tuple[str, bool]:
         """Returns the state of the last clustering in the database, and whether it has assigned faces."""

@@ -23,7 +23,7 @@ class Library:
         self.installation, self.path = installation, "/collections"
         body = {"name": "drill", "kind": "library", "purpose": PURPOSE, "legal_basis": "none", "retention_days": 30}
         collection = self.send("POST", "", body)
-        self.path, self.contract = f"/collections/{collection['id']}", collection["contract"]
+        self.path, self.vector_space = f"/collections/{collection['id']}", collection["vector_space"]
 
     def send(self, method: str, path: str, body: dict | None = None) -> Any:
         sent = None if body is None else json.dumps(body).encode()
@@ -33,15 +33,15 @@ class Library:
 
     def named(self, vector: list[float]) -> dict:
         """Returns a face as requests name it."""
-        return {"embedding": encoded(vector), "contract": self.contract}
+        return {"embedding": encoded(vector), "vector_space": self.vector_space}
 
-    def enrol(self, vectors: list[list[float]]) -> list[str]:
-        """Enrols faces, and returns their ids in order."""
+    def enroll(self, vectors: list[list[float]]) -> list[str]:
+        """Enrolls faces, and returns their ids in order."""
         ids = []
         for first in range(0, len(vectors), TOGETHER):
             faces = [self.named(vector) for vector in vectors[first : first + TOGETHER]]
             for entry in self.send("POST", "/faces", {"faces": faces})["entries"]:
-                ids.append(entry["faces"][0]["enrolment_id"])
+                ids.append(entry["faces"][0]["enrollment_id"])
         return ids
 
     def erase(self, face: str) -> None:
@@ -69,4 +69,4 @@ class Library:
 
     def count(self) -> int:
         """Returns the number of enrolled faces that the database has."""
-        return int(self.installation.query("SELECT count(*) FROM enrolments")[0][0])
+        return int(self.installation.query("SELECT count(*) FROM enrollments")[0][0])

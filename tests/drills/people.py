@@ -23,7 +23,7 @@ class Gallery:
         self.installation = installation
         body = {"name": "drill", "purpose": "drill", "legal_basis": "none", "retention_days": 30}
         collection = self.post("/collections", body)
-        self.path, self.contract = f"/collections/{collection['id']}", collection["contract"]
+        self.path, self.vector_space = f"/collections/{collection['id']}", collection["vector_space"]
         self.lock = threading.Lock()
         # Subject → vector. A subject whose request was not answered is in neither of the first two.
         self.enrolled: dict[str, list[float]] = {}
@@ -38,10 +38,10 @@ class Gallery:
         assert status < 300, (path, status, answer)
         return json.loads(answer)
 
-    def enrol(self) -> None:
+    def enroll(self) -> None:
         vector = [random.gauss(0, 1) for _ in range(DIM)]
         subject = self.post(f"{self.path}/subjects", {})["id"]
-        face = {"embedding": vector, "contract": self.contract}
+        face = {"embedding": vector, "vector_space": self.vector_space}
         try:
             answer = self.post(f"{self.path}/subjects/{subject}/faces", {"faces": [face], "options": {"allow_conflicts": True}})
         except OSError:
@@ -73,7 +73,7 @@ class Gallery:
             self.wrong.append(f"{subject} was found after its erasure")
 
     def found(self, vector: list[float]) -> list[str]:
-        face = {"embedding": vector, "contract": self.contract}
+        face = {"embedding": vector, "vector_space": self.vector_space}
         options = {"purpose": "drill", "threshold": SAME}
         answer = self.post(f"{self.path}/search", {"faces": [face], "options": options})
         self.searched = answer["n_searched"]
@@ -110,7 +110,7 @@ class Gallery:
                 if (subject in self.found(vector)) != expects:
                     self.wrong.append(f"{subject} is {'not ' * expects}found after a restart")
         self.found([1.0] * DIM)
-        rows = int(self.installation.query("SELECT count(*) FROM enrolments")[0][0])
+        rows = int(self.installation.query("SELECT count(*) FROM enrollments")[0][0])
         if self.searched != rows:
             self.wrong.append(f"{self.searched} faces were searched, and there are {rows}")
 
@@ -124,7 +124,7 @@ def people(args: argparse.Namespace) -> None:
             began = time.monotonic()
             for _ in range(rounds):
                 stop = threading.Event()
-                actions = [gallery.enrol] * 4 + [gallery.erase] * 2 + [gallery.search] * 2
+                actions = [gallery.enroll] * 4 + [gallery.erase] * 2 + [gallery.search] * 2
                 threads = [threading.Thread(target=gallery.work, args=(act, stop)) for act in actions]
                 for thread in threads:
                     thread.start()

@@ -49,20 +49,20 @@ def png_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png_header(width: int, height: int, depth: int = 8, colour: int = 2, interlaced: bool = False) -> bytes:
-    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+def png_header(width: int, height: int, depth: int = 8, color: int = 2, interlaced: bool = False) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced))
 
 
-def png(width: int, height: int, depth: int = 8, colour: int = 2, interlaced: bool = False, extra: bytes = b"") -> bytes:
+def png(width: int, height: int, depth: int = 8, color: int = 2, interlaced: bool = False, extra: bytes = b"") -> bytes:
     """Returns a black image. `extra` goes before the pixels."""
-    bits = depth * {0: 1, 2: 3, 4: 2, 6: 4}[colour]
+    bits = depth * {0: 1, 2: 3, 4: 2, 6: 4}[color]
     if interlaced:
         passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
         sizes = [(-(-(width - x) // dx), -(-(height - y) // dy)) for x, y, dx, dy in passes]
         count = sum((1 + -(-w * bits // 8)) * h for w, h in sizes if w > 0 and h > 0)
     else:
         count = (1 + -(-width * bits // 8)) * height
-    return png_header(width, height, depth, colour, interlaced) + extra + png_chunk(b"IDAT", zeros(count)) + png_chunk(b"IEND", b"")
+    return png_header(width, height, depth, color, interlaced) + extra + png_chunk(b"IDAT", zeros(count)) + png_chunk(b"IEND", b"")
 
 
 def apng(side: int, frames: int) -> bytes:
@@ -107,7 +107,7 @@ def blocks(width: int, height: int) -> int:
 
 
 def jpeg(width: int, height: int, components: int = 3, extra: bytes = b"", end: bytes = b"\xff\xd9") -> bytes:
-    """Returns a grey image. `extra` goes before its tables."""
+    """Returns a gray image. `extra` goes before its tables."""
     data = bytes(-(-blocks(width, height) * components * 2 // 8))
     frame = jpeg_frame(width, height, components)
     return b"\xff\xd8" + extra + jpeg_tables() + frame + jpeg_scan(list(range(components)), 0, 63, data) + end
@@ -132,7 +132,7 @@ def progressive(width: int, height: int, scans: int, components: int = 3) -> byt
 
 
 def restarts(width: int, height: int) -> bytes:
-    """Returns a grey image with a restart marker behind each block."""
+    """Returns a gray image with a restart marker behind each block."""
     parts = [b"\x3f\xff" + bytes([0xD0 + number]) for number in range(8)]
     count = blocks(width, height)
     data = (b"".join(parts) * -(-count // 8))[: 3 * count - 2]
@@ -207,14 +207,14 @@ def vp8l(width: int, height: int, transforms: bool = False) -> bytes:
     bits.put(height - 1, 14)
     bits.put(0b0001, 4)
     if transforms:
-        for kind in (0, 1):  # the predictor and the colour transform, with blocks of 512 × 512
+        for kind in (0, 1):  # the predictor and the color transform, with blocks of 512 × 512
             bits.put(1 | kind << 1, 3)
             bits.put(7, 3)
             bits.put(0, 1)
             codes()
         bits.put(1 | 2 << 1, 3)  # green is subtracted
     bits.put(0, 1)  # no further transform
-    bits.put(0, 1)  # no cache of colours
+    bits.put(0, 1)  # no cache of colors
     bits.put(0, 1)  # one group of codes
     codes()
     return bits.end() + b"\0" * 8
@@ -237,7 +237,7 @@ def vp8l_groups(width: int, height: int, groups: int) -> bytes:
     whole = int.from_bytes(tree.end(), "little")
     bits.put(0x2F, 8)
     bits.put(width - 1 | height - 1 << 14 | 1 << 28, 32)
-    bits.put(0 | 0 << 1 | 1 << 2 | 7 << 3, 6)  # no transform, no cache of colours, blocks of 512 × 512 have groups
+    bits.put(0 | 0 << 1 | 1 << 2 | 7 << 3, 6)  # no transform, no cache of colors, blocks of 512 × 512 have groups
     bits.put(0, 1)
     for symbol in (groups - 1 & 0xFF, groups - 1 >> 8, 0, 0, 0):
         bits.put(0b101 | symbol << 3, 11)
@@ -279,7 +279,7 @@ def bmp(width: int, height: int, bits: int, compression: int, data: bytes) -> by
 
 
 def run_lengths(width: int, height: int) -> bytes:
-    """Returns rows of one colour, in runs of 255."""
+    """Returns rows of one color, in runs of 255."""
     row = b"\xff\1" * (width // 255) + (bytes([width % 255, 1]) if width % 255 else b"") + b"\0\0"
     return row * height + b"\0\1"
 
@@ -338,7 +338,7 @@ def shared_strips(width: int, height: int, compression: int, part: bytes, sample
 
 
 def tiny_tiles(tiles: int, compression: int, part: bytes) -> bytes:
-    """Returns a grey image of this number of tiles of 16 × 16. All tiles are the same bytes."""
+    """Returns a gray image of this number of tiles of 16 × 16. All tiles are the same bytes."""
     at, across = 8, 1000
     offsets, counts = struct.pack("<H", at) * tiles, struct.pack("<H", len(part)) * tiles
     lists = at + len(part)

@@ -1,4 +1,4 @@
-"""A drill of searches beside changes: one client enrols and erases faces, and eight search for them."""
+"""A drill of searches beside changes: one client enrolls and erases faces, and eight search for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from .installation import Installation, check
 from .library import SETTINGS, Library
-from .synthetic import centre
+from .synthetic import center
 from .throughput import percentile
 
 READERS = 8
@@ -30,10 +30,10 @@ RECENT = 64
 class Face:
     """A face of the library."""
 
-    enrolment: str
+    enrollment: str
     # The body of a search for it.
     body: bytes
-    # Whether its enrolment was acknowledged and its erasure has not begun.
+    # Whether its enrollment was acknowledged and its erasure has not begun.
     is_enrolled: bool = True
 
 
@@ -59,17 +59,17 @@ class Crowd:
         self.enrolled: list[Face] = []
         self.newest: collections.deque[Face] = collections.deque(maxlen=RECENT)
         self.erased: collections.deque[Face] = collections.deque(maxlen=20 * RECENT)
-        self.enrolments = self.erasures = 0
+        self.enrollments = self.erasures = 0
         # The times of the searches of each reader.
         self.times: list[list[float]] = [[] for _ in range(READERS)]
         self.statuses: collections.Counter = collections.Counter()
         self.wrong: list[str] = []
 
-    def enrol(self, count: int) -> list[Face]:
-        vectors = [centre() for _ in range(count)]
-        ids = self.library.enrol(vectors)
+    def enroll(self, count: int) -> list[Face]:
+        vectors = [center() for _ in range(count)]
+        ids = self.library.enroll(vectors)
         bodies = [self.library.search_body(vector, threshold=LOWEST) for vector in vectors]
-        faces = [Face(enrolment, body) for enrolment, body in zip(ids, bodies)]
+        faces = [Face(enrollment, body) for enrollment, body in zip(ids, bodies)]
         with self.lock:
             self.enrolled += faces
             self.newest.extend(faces)
@@ -82,7 +82,7 @@ class Crowd:
             self.enrolled[at] = self.enrolled[-1]
             self.enrolled.pop()
             face.is_enrolled = False
-        self.library.erase(face.enrolment)
+        self.library.erase(face.enrollment)
         with self.lock:
             self.erased.append(face)
         return face
@@ -109,8 +109,8 @@ class Crowd:
         if status != 200:
             self.note(f"{status} {body[:200]!r}")
             return seconds
-        found = {candidate["enrolment_id"]: candidate["similarity"] for candidate in json.loads(body)["candidates"]}
-        similarity = found.pop(face.enrolment, None)
+        found = {candidate["enrollment_id"]: candidate["similarity"] for candidate in json.loads(body)["candidates"]}
+        similarity = found.pop(face.enrollment, None)
         if found:
             self.note(f"strangers were found with cosines of {list(found.values())}")
         if similarity is not None and similarity < SAME:
@@ -132,8 +132,8 @@ class Crowd:
         while time.monotonic() < end:
             # The number of faces stays near FACES.
             if random.random() * 2 * FACES > len(self.enrolled):
-                face = self.enrol(1)[0]
-                self.enrolments += 1
+                face = self.enroll(1)[0]
+                self.enrollments += 1
                 self.look(client, face, False)
             else:
                 face = self.erase()
@@ -164,15 +164,15 @@ def guarded(crowd: Crowd, act: Callable[..., object], *arguments: object) -> Non
 def report(name: str, crowd: Crowd, seconds: float) -> None:
     times = [one for of_reader in crowd.times for one in of_reader]
     rates = (
-        f"{len(times) / seconds:.0f} searches/s, {crowd.enrolments / seconds:.0f} enrolments/s, {crowd.erasures / seconds:.0f} erasures/s"
+        f"{len(times) / seconds:.0f} searches/s, {crowd.enrollments / seconds:.0f} enrollments/s, {crowd.erasures / seconds:.0f} erasures/s"
     )
     if times:
         rates += f", a search takes {percentile(times, 0.5) * 1e3:.1f} ms (p50) and {percentile(times, 0.99) * 1e3:.1f} ms (p99)"
     least = min(len(of_reader) for of_reader in crowd.times)
-    worked = min(least, crowd.enrolments, crowd.erasures) >= seconds
+    worked = min(least, crowd.enrollments, crowd.erasures) >= seconds
     check(f"{name}: every client works", worked, f"{rates} for {seconds:.0f} s")
     check(f"{name}: every search is answered", set(crowd.statuses) == {200}, str(dict(crowd.statuses)))
-    figure = f"{crowd.enrolments + FACES} enrolled, {crowd.erasures} erased, {len(crowd.wrong)} answers are wrong"
+    figure = f"{crowd.enrollments + FACES} enrolled, {crowd.erasures} erased, {len(crowd.wrong)} answers are wrong"
     check(f"{name}: enrolled faces are found, erased ones are not", not crowd.wrong, "; ".join([figure, *crowd.wrong[:5]]))
 
 
@@ -183,7 +183,7 @@ def readers(args: argparse.Namespace) -> None:
         with Installation(database, admission__interactive_images=8 * READERS, **SETTINGS) as installation:
             installation.serve()
             crowd = Crowd(Library(installation))
-            crowd.enrol(FACES)
+            crowd.enroll(FACES)
             end = time.monotonic() + seconds
             threads = [threading.Thread(target=guarded, args=(crowd, crowd.read, number, end)) for number in range(READERS)]
             threads.append(threading.Thread(target=guarded, args=(crowd, crowd.write, end)))

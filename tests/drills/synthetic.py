@@ -1,4 +1,4 @@
-"""Synthetic people: the faces of a person are unit vectors around a random centre."""
+"""Synthetic people: the faces of a person are unit vectors around a random center."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def unit(vector: list[float]) -> list[float]:
     return [value / length for value in vector]
 
 
-def centre() -> list[float]:
-    """Returns the centre of a new person."""
+def center() -> list[float]:
+    """Returns the center of a new person."""
     return unit([random.gauss(0, 1) for _ in range(DIM)])
 
 
 def face(of_person: list[float]) -> list[float]:
-    """Returns a face of the person with this centre. Its values are 32-bit floats, as those that the server stores."""
+    """Returns a face of the person with this center. Its values are 32-bit floats, as those that the server stores."""
     deviation = NOISE / DIM**0.5
     return list(array.array("f", unit([value + random.gauss(0, deviation) for value in of_person])))
 

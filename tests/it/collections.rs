@@ -1,4 +1,4 @@
-//! Collections over HTTP: enrolment, search, what keeps people out of answers, and erasure.
+//! Collections over HTTP: enrollment, search, what keeps people out of answers, and erasure.
 
 mod batches;
 mod commands;
@@ -78,8 +78,8 @@ async fn subject(app: &TestApp, collection: &str, body: Value) -> String {
     format!("{uri}/{}", text(&created["id"]))
 }
 
-/// Enrols faces and returns what became of them.
-async fn enrol(app: &TestApp, subject: &str, faces: &[Value], options: Value) -> Vec<Value> {
+/// Enrolls faces and returns what became of them.
+async fn enroll(app: &TestApp, subject: &str, faces: &[Value], options: Value) -> Vec<Value> {
     let body = json!({"faces": faces, "options": options});
     let answer = ok(app, "POST", &format!("{subject}/faces"), body).await;
     answer["faces"].as_array().unwrap().clone()
@@ -140,7 +140,7 @@ async fn story(app: &TestApp, kind: &str) {
     )
     .await;
     let biden = subject(app, &staff, json!({"external_id": "46"})).await;
-    let faces = enrol(
+    let faces = enroll(
         app,
         &obama,
         &[image("obama.jpg"), image("obama2.jpg")],
@@ -151,8 +151,8 @@ async fn story(app: &TestApp, kind: &str) {
         faces.iter().all(|face| face["status"] == "enrolled"),
         "{faces:?}"
     );
-    let faces = enrol(app, &biden, &[image("biden.jpg")], json!({})).await;
-    let of_biden = text(&faces[0]["enrolment_id"]);
+    let faces = enroll(app, &biden, &[image("biden.jpg")], json!({})).await;
+    let of_biden = text(&faces[0]["enrollment_id"]);
 
     let answer = search(app, &staff, image("obama3.jpg"), json!({"case": "door 7"})).await;
     assert_eq!(found(&answer), [id(&obama)]);
@@ -223,7 +223,7 @@ async fn story(app: &TestApp, kind: &str) {
 
     let read = ok(app, "GET", &staff, Value::Null).await;
     assert_eq!(
-        (&read["subjects"], &read["enrolments"]),
+        (&read["subjects"], &read["enrollments"]),
         (&json!(2), &json!(3))
     );
     let uri = format!("{staff}/subjects?external_id=44");
@@ -249,7 +249,7 @@ async fn story(app: &TestApp, kind: &str) {
     assert_eq!(
         (
             &report["erased"]["subjects"],
-            &report["erased"]["enrolments"]
+            &report["erased"]["enrollments"]
         ),
         (&json!(1), &json!(2))
     );

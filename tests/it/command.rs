@@ -202,11 +202,11 @@ fn a_signal_lets_requests_finish_and_stops_new_connections() {
 
     let image = image_file("t1.jpg");
     let mut in_flight = begin(&address, &image);
-    let signalled = std::process::Command::new("kill")
+    let signaled = std::process::Command::new("kill")
         .args(["-TERM", &server.0.id().to_string()])
         .status()
         .unwrap();
-    assert!(signalled.success());
+    assert!(signaled.success());
     // The listener is closed as soon as the signal is seen.
     while TcpStream::connect(&address).is_ok() {
         std::thread::yield_now();

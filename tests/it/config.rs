@@ -290,7 +290,7 @@ fn all_invalid_settings_are_reported_together() {
       imaging.background is [0,0,300] (from facescan.yaml); allowed: three whole numbers from 0 to 255
       models.detector is 5 (from facescan.yaml); allowed: the id of a model in the registry
       embedding.format is {"a":1} (from facescan.yaml); allowed: float, base64-f32 or base64-f16
-      quality.preset is {"ingest":1} (from facescan.yaml); allowed: ingest, enrol, verify or search
+      quality.preset is {"ingest":1} (from facescan.yaml); allowed: ingest, enroll, verify or search
       urls.hosts is ["a b"] (from env:FACESCAN__URLS__HOSTS); allowed: a list of hosts such as "img.example.com" or "*.example.com" ([] = any)
       log.level is "verbose" (from .env:LOG_LEVEL); allowed: off, error, warn, info, debug, trace, or directives such as `info,facescan=debug`
       detection.min_score is 1.5 (from .env:FACESCAN__DETECTION__MIN_SCORE); allowed: a number from 0 to 1, or null

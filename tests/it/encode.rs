@@ -22,7 +22,7 @@ use crate::{
 fn entry(id: &str, file: &str, rest: &str) -> String {
     let path = fixture(file);
     format!(
-        "  - {{ id: {id}, role: encoder, family: image, file: {}, sha256: {}, licence: none, commercial_use: true, \
+        "  - {{ id: {id}, role: encoder, family: image, file: {}, sha256: {}, license: none, commercial_use: true, \
          source: made by tests/references/models.py, {rest} }}\n",
         path.display(),
         sha256(&path),
@@ -205,20 +205,23 @@ async fn images_of_one_request_return_the_same_vectors_as_single_requests() {
     }
     assert_eq!(answer["results"][1]["status"], "error");
     insta::assert_json_snapshot!(json!([answer["operation"], answer["models"], answer["devices"]]), {
-        "[1].encoder.contract" => "[contract]",
+        "[1].encoder.vector_space" => "[vector_space]",
     });
     let listed = app.get("/models").await.json();
     let listed: Vec<&Value> = listed.as_array().unwrap().iter().collect();
     let loaded = listed.iter().find(|model| model["id"] == "embeds").unwrap();
     assert_eq!(loaded["loaded"], true);
-    assert_eq!(loaded["contract"], answer["models"]["encoder"]["contract"]);
-    let contracts: std::collections::HashSet<&str> = listed
+    assert_eq!(
+        loaded["vector_space"],
+        answer["models"]["encoder"]["vector_space"]
+    );
+    let vector_spaces: std::collections::HashSet<&str> = listed
         .iter()
         .filter(|model| model["role"] == "encoder")
-        .map(|model| model["contract"].as_str().unwrap())
+        .map(|model| model["vector_space"].as_str().unwrap())
         .collect();
-    // Two of the eight entries differ only in a wrong `dim`, so they share a contract.
-    assert_eq!(contracts.len(), 7);
+    // Two of the eight entries differ only in a wrong `dim`, so they share a vector space.
+    assert_eq!(vector_spaces.len(), 7);
 }
 
 /// The vector of a whole image is stored, answered from the database, read and erased. A batch stores it too.

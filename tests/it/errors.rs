@@ -31,7 +31,7 @@ async fn requests_that_cannot_be_served_say_why() {
     let json = "application/json";
     let three = json!({"images": [{"data": ""}, {"data": ""}, {"data": ""}]}).to_string();
     let url = json!({"images": [{"url": "https://example.org/a.jpg"}]}).to_string();
-    let misspelt = json!({"images": [{"data": "", "ulr": "x"}]}).to_string();
+    let misspelled = json!({"images": [{"data": "", "ulr": "x"}]}).to_string();
     let unknown = json!({"images": [{"data": ""}], "options": {"min_scor": 0.5}}).to_string();
     let replies = [
         (
@@ -51,8 +51,8 @@ async fn requests_that_cannot_be_served_say_why() {
         ),
         ("broken json", app.post_as("/detect", json, "{").await),
         (
-            "misspelt field",
-            app.post_as("/detect", json, misspelt).await,
+            "misspelled field",
+            app.post_as("/detect", json, misspelled).await,
         ),
         (
             "no images",

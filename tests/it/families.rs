@@ -32,7 +32,7 @@ models:
     family: scrfd
     file: {}
     sha256: {}
-    licence: none
+    license: none
     commercial_use: true
     source: made by tests/references/models.py
     input: {{ width: 64, height: 64, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.0078125, 0.0078125, 0.0078125] }}
@@ -43,7 +43,7 @@ models:
     family: arcface
     file: {}
     sha256: {}
-    licence: none
+    license: none
     commercial_use: true
     source: made by tests/references/models.py
     input: {{ width: 112, height: 112, channel_order: rgb, mean: [127.5, 127.5, 127.5], scale: [0.00784313725, 0.00784313725, 0.00784313725] }}
@@ -108,14 +108,14 @@ async fn centerface_finds_the_same_faces_as_yunet() {
         .post("/detect", image_file("t1.jpg"))
         .await
         .result();
-    let centres = |result: &serde_json::Value| -> Vec<[f32; 2]> {
+    let centers = |result: &serde_json::Value| -> Vec<[f32; 2]> {
         let faces = result["faces"].as_array().unwrap().iter();
         let boxes = faces.map(|face| numbers(&face["bbox"]));
         boxes
             .map(|b| [(b[0] + b[2]) / 2.0, (b[1] + b[3]) / 2.0])
             .collect()
     };
-    let (ours, theirs) = (centres(&by_centerface), centres(&by_yunet));
+    let (ours, theirs) = (centers(&by_centerface), centers(&by_yunet));
     assert_eq!(ours.len(), 6);
     for [x, y] in theirs {
         assert!(
@@ -170,7 +170,7 @@ async fn a_model_that_does_not_match_its_entry_stops_the_start() {
 }
 
 #[tokio::test]
-async fn a_licence_without_commercial_use_stops_the_start_if_the_settings_say_so() {
+async fn a_license_without_commercial_use_stops_the_start_if_the_settings_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let research = |text: String| text.replacen("commercial_use: true", "commercial_use: false", 1);
     let settings = settings(&registry(folder.path(), research));

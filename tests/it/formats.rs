@@ -11,7 +11,7 @@ use crate::support::app::{TestApp, files, image_file, numbers, testdata};
 async fn every_accepted_format_returns_the_same_faces() {
     let app = TestApp::start().await;
     let original = image::load_from_memory(&image_file("t1.jpg")).unwrap();
-    let grey = DynamicImage::ImageLuma8(original.to_luma8());
+    let gray = DynamicImage::ImageLuma8(original.to_luma8());
     let deep = DynamicImage::ImageRgb16(original.to_rgb16());
     let clear = DynamicImage::ImageRgba8(original.to_rgba8());
     let mut lossless = Vec::new();
@@ -32,7 +32,7 @@ async fn every_accepted_format_returns_the_same_faces() {
         ("png", &original, ImageFormat::Png, "png"),
         ("16-bit png", &deep, ImageFormat::Png, "png"),
         ("png with alpha", &clear, ImageFormat::Png, "png"),
-        ("grey jpeg", &grey, ImageFormat::Jpeg, "jpeg"),
+        ("gray jpeg", &gray, ImageFormat::Jpeg, "jpeg"),
         ("lossless webp", &clear, ImageFormat::WebP, "webp"),
         ("bmp", &original, ImageFormat::Bmp, "bmp"),
         ("tiff", &original, ImageFormat::Tiff, "tiff"),
@@ -47,7 +47,7 @@ async fn every_accepted_format_returns_the_same_faces() {
         assert_eq!(result["image"]["format"], name, "{what}");
         let faces = result["faces"].as_array().unwrap();
         assert_eq!(faces.len(), 6, "{what}");
-        // A palette and grey levels move a box slightly. Lossless formats do not move it.
+        // A palette and gray levels move a box slightly. Lossless formats do not move it.
         let tolerance = match format {
             ImageFormat::Gif => 12.0,
             ImageFormat::Jpeg => 12.0,

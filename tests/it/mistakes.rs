@@ -300,7 +300,7 @@ async fn mistakes_with_the_format_of_a_body() {
     )
     .await;
     told.json(
-        "a field that is misspelt",
+        "a field that is misspelled",
         "/detect",
         &json!({"images": [{"dta": encoded}, {"id": 7}]}),
     )

@@ -61,7 +61,7 @@ async fn every_anonymize_method_leaves_no_detectable_face() {
     let app = TestApp::start().await;
     let before = pixels(&image_file("t1.jpg"));
     for method in ["blur", "pixelate", "fill"] {
-        let step = json!([{"op": "anonymize", "method": method, "colour": [9, 99, 199]}]);
+        let step = json!([{"op": "anonymize", "method": method, "color": [9, 99, 199]}]);
         let result = process(&app, step).await.result();
         assert_eq!(result["steps"][0]["op"], "anonymize");
         assert!(result["steps"][0]["faces"].as_u64().unwrap() >= 6);
@@ -178,7 +178,7 @@ async fn accepting_an_image_type_returns_the_image_itself() {
 }
 
 #[tokio::test]
-async fn normalised_samples_are_returned_as_floats() {
+async fn normalized_samples_are_returned_as_floats() {
     let app = TestApp::start().await;
     let operations = json!([
         {"op": "crop", "box": [0, 0, 5, 4]},

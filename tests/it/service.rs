@@ -101,7 +101,7 @@ async fn a_healthy_server_is_alive_and_ready() {
 }
 
 #[tokio::test]
-async fn the_models_are_listed_with_their_licences() {
+async fn the_models_are_listed_with_their_licenses() {
     let app = TestApp::start().await;
     assert_json_snapshot!(app.get("/models").await.json());
 }
@@ -151,7 +151,7 @@ async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
         .result();
     let face = &clear["faces"][0]["quality"];
     assert_eq!(face["acceptable"], true, "{face}");
-    assert_eq!(face["measured_at"], serde_json::json!([112, 112]));
+    assert_eq!(face["measured_size"], serde_json::json!([112, 112]));
     assert_eq!(face["occlusion_measured"], false);
 
     let image = image::load_from_memory(&image_file("obama.jpg")).unwrap();

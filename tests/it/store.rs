@@ -88,7 +88,7 @@ async fn register_models(store: &Store, database: &Database) {
         role: "embedder".into(),
         family: "sface".into(),
         sha256: [7; 32],
-        contract: Some("c1".into()),
+        vector_space: Some("c1".into()),
         dim: Some(128),
     };
     let detector = Model {
@@ -96,11 +96,11 @@ async fn register_models(store: &Store, database: &Database) {
         role: "detector".into(),
         family: "yunet".into(),
         sha256: [8; 32],
-        contract: None,
+        vector_space: None,
         dim: None,
     };
     let prepared_anew = Model {
-        contract: Some("c2".into()),
+        vector_space: Some("c2".into()),
         ..embedder.clone()
     };
     store
@@ -112,7 +112,7 @@ async fn register_models(store: &Store, database: &Database) {
         .await
         .unwrap();
     assert_eq!(database.count("SELECT count(*) FROM models").await, 3);
-    let query = "SELECT count(*) FROM models WHERE dim = 128 AND contract IN ('c1', 'c2')";
+    let query = "SELECT count(*) FROM models WHERE dim = 128 AND vector_space IN ('c1', 'c2')";
     assert_eq!(database.count(query).await, 2);
 }
 
@@ -122,7 +122,7 @@ async fn save_and_look_up(store: &Store) {
     // A conversion to text, to a wider type or by rounding would change these values.
     let vector = vec![0.1, -0.0, f32::MIN_POSITIVE, 1e-45, f32::MAX, 1.0 / 3.0];
     let embedding = Embedding {
-        contract: "c1".into(),
+        vector_space: "c1".into(),
         precision: NumericPrecision::Bf16,
         norm: 11.2,
         vector: vector.clone(),

@@ -63,7 +63,7 @@ async fn scenario(app: &TestApp) {
     assert!(unstored.get("image_id").is_none() && unstored["faces"][0].get("face_id").is_none());
     let graded = app.post("/quality", image_file("t1.jpg")).await.result();
     assert_eq!(
-        graded["picture_quality"]["measured_at"],
+        graded["picture_quality"]["measured_size"],
         serde_json::json!([640, 443])
     );
     let regraded = app.post("/quality", image_file("t1.jpg")).await.result();

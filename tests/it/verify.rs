@@ -34,7 +34,10 @@ async fn faces_of_one_person_match_with_the_error_rate() {
         (&same["match"], &same["operation"]),
         (&json!(true), &json!("verify"))
     );
-    assert_eq!(same["models"]["embedder"]["contract"], same["contract"]);
+    assert_eq!(
+        same["models"]["embedder"]["vector_space"],
+        same["vector_space"]
+    );
     assert_eq!(same["devices"]["face_embedding"]["active"], "cpu");
     // The default rate is 0.001, so the answer has the rate and its interval.
     let far = &same["far"];
@@ -136,7 +139,7 @@ async fn stored_faces(app: &TestApp) {
         face["embedding"].clone(),
         json!(BASE64_STANDARD.encode(bytes)),
     ] {
-        let vector = json!({"embedding": embedding, "contract": answer["contract"]});
+        let vector = json!({"embedding": embedding, "vector_space": answer["vector_space"]});
         let compared = ok(&verify(app, vector, image("obama2.jpg"), json!({})).await);
         let difference = compared["similarity"].as_f64().unwrap() - similarity;
         assert!(difference.abs() < 1e-6, "{difference}");
@@ -227,7 +230,7 @@ async fn a_form_has_images_or_ids() {
 #[tokio::test]
 async fn pairs_that_cannot_be_compared_say_why() {
     let app = TestApp::start().await;
-    let vector = |contract: &str, values: Value| json!({"embedding": values, "contract": contract});
+    let vector = |vector_space: &str, values: Value| json!({"embedding": values, "vector_space": vector_space});
     let flat = json!({"data": BASE64_STANDARD.encode(flat_png())});
     let a_face = image("obama.jpg");
     for (a, b, status, code) in [
@@ -236,7 +239,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
             vector("x", json!([1, 0])),
             a_face.clone(),
             409,
-            "contract_mismatch",
+            "vector_space_mismatch",
         ),
         (
             vector("x", json!([1, 0])),
@@ -298,7 +301,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
     }
     let raw = app.post("/verify", image_file("obama.jpg")).await;
     assert_eq!(raw.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    // A contract without a table needs a threshold.
+    // A vector space without a table needs a threshold.
     let unknown = || vector("x", json!([1, 0]));
     let compared = ok(&verify(&app, unknown(), unknown(), json!({"threshold": 0.5})).await);
     assert_eq!(
@@ -320,13 +323,13 @@ async fn the_chosen_face_is_the_largest_or_the_central_one() {
     let scan = app.post("/embed", image_file("t1.jpg")).await.result();
     let faces = scan["faces"].as_array().unwrap();
     let (width, height) = (1280.0, 886.0);
-    let from_centre = |face: &Value| {
+    let from_center = |face: &Value| {
         let edges = numbers(&face["bbox"]);
         (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
     };
     let central = faces
         .iter()
-        .min_by(|a, b| from_centre(a).total_cmp(&from_centre(b)))
+        .min_by(|a, b| from_center(a).total_cmp(&from_center(b)))
         .unwrap();
     for (choice, expected) in [("largest", &faces[0]), ("central", central)] {
         let options = json!({"face": choice});
@@ -365,11 +368,11 @@ async fn a_comparison_is_recorded() {
 async fn the_calibrations_are_listed() {
     let app = TestApp::start().await;
     let listed = app.get("/calibration").await.json();
-    let own = &app.app.pipeline.models.embedder.contract;
+    let own = &app.app.pipeline.models.embedder.vector_space;
     let tables = listed["calibrations"].as_array().unwrap();
     let table = tables
         .iter()
-        .find(|table| table["contract"] == own.as_str())
+        .find(|table| table["vector_space"] == own.as_str())
         .unwrap();
     assert!(table["points"].as_array().unwrap().len() >= 3, "{table}");
     assert_eq!(table["embedder"], "sface-2021dec");
@@ -423,12 +426,12 @@ async fn a_new_calibration_is_within_the_intervals_of_the_built_in_one() {
             width.as_f64().unwrap() as f32,
             height.as_f64().unwrap() as f32,
         );
-        let from_centre = |face: &&Value| {
+        let from_center = |face: &&Value| {
             let edges = numbers(&face["bbox"]);
             (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
         };
         let faces = scan["faces"].as_array().unwrap().iter();
-        let central = faces.min_by(|a, b| from_centre(a).total_cmp(&from_centre(b)));
+        let central = faces.min_by(|a, b| from_center(a).total_cmp(&from_center(b)));
         if let Some(face) = central {
             let person = people.entry(path.parent().unwrap().to_owned()).or_default();
             person.push(numbers(&face["embedding"]));
@@ -438,7 +441,7 @@ async fn a_new_calibration_is_within_the_intervals_of_the_built_in_one() {
     let measured = measure(&people, 7);
     let known = Calibrations::load(&[]).unwrap();
     let table = known
-        .of(&app.app.pipeline.models.embedder.contract)
+        .of(&app.app.pipeline.models.embedder.vector_space)
         .unwrap();
     assert_eq!(measured.points.len(), table.points.len());
     for (new, stored) in measured.points.iter().zip(&table.points) {

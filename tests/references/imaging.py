@@ -47,14 +47,14 @@ def umeyama(src: np.ndarray, dst: np.ndarray) -> np.ndarray:
 
 
 def quality(pixels: np.ndarray) -> dict[str, float]:
-    grey = pixels.astype(np.float64) @ [0.299, 0.587, 0.114]
+    gray = pixels.astype(np.float64) @ [0.299, 0.587, 0.114]
     border = {"borderType": cv2.BORDER_REFLECT_101}
-    sx = cv2.Sobel(grey, cv2.CV_64F, 1, 0, ksize=3, **border)
-    sy = cv2.Sobel(grey, cv2.CV_64F, 0, 1, ksize=3, **border)
+    sx = cv2.Sobel(gray, cv2.CV_64F, 1, 0, ksize=3, **border)
+    sy = cv2.Sobel(gray, cv2.CV_64F, 0, 1, ksize=3, **border)
     return {
-        "blur_score": cv2.Laplacian(grey, cv2.CV_64F, ksize=1, **border).var(),
-        "brightness": grey.mean(),
-        "contrast": grey.std(),
+        "blur_score": cv2.Laplacian(gray, cv2.CV_64F, ksize=1, **border).var(),
+        "brightness": gray.mean(),
+        "contrast": gray.std(),
         "sharpness": np.sqrt(sx**2 + sy**2).mean(),
     }
 
@@ -75,10 +75,10 @@ def weights(old: int, new: int) -> np.ndarray:
     support = max(scale, 1.0)
     matrix = np.zeros((new, old))
     for i in range(new):
-        centre = scale * (i + 0.5)
-        first = max(int(centre - support + 0.5), 0)
-        end = min(int(centre + support + 0.5), old)
-        apart = (np.arange(first, end) - centre + 0.5) / support
+        center = scale * (i + 0.5)
+        first = max(int(center - support + 0.5), 0)
+        end = min(int(center + support + 0.5), old)
+        apart = (np.arange(first, end) - center + 0.5) / support
         window = np.maximum(1.0 - np.abs(apart), 0.0)
         matrix[i, first:end] = window / window.sum()
     return matrix
@@ -95,9 +95,9 @@ def without_antialias(pixels: np.ndarray, width: int, height: int) -> np.ndarray
     """Computes torch's bilinear interpolation without antialiasing and rounding, with align_corners=False."""
 
     def taps(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        centre = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
-        first = centre.astype(int)
-        return first, np.minimum(first + 1, old - 1), centre - first
+        center = np.maximum((np.arange(new) + 0.5) * (old / new) - 0.5, 0.0)
+        first = center.astype(int)
+        return first, np.minimum(first + 1, old - 1), center - first
 
     top, bottom, down = taps(pixels.shape[0], height)
     left, right, across = taps(pixels.shape[1], width)

@@ -25,9 +25,9 @@ def constant_head(stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if stride == 32:
         # Distances are in strides. They describe a box from (0, 0) to (48, 60) with the landmarks of an upright face.
         score[3], box[3] = 0.9, [1.0, 0.0, 0.5, 1.875]
-        centre = np.array([32.0, 0.0])
+        center = np.array([32.0, 0.0])
         face = np.array([[16, 22], [32, 22], [24, 32], [18, 44], [30, 44]], np.float32)
-        points[3] = ((face - centre) / 32).reshape(-1)
+        points[3] = ((face - center) / 32).reshape(-1)
     return score, box, points
 
 

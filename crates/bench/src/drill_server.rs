@@ -24,7 +24,7 @@ use facescan_inference::{
 };
 use time::OffsetDateTime;
 
-/// The colour of a marked image: red, green and blue.
+/// The color of a marked image: red, green and blue.
 const MARK: [f32; 3] = [251.0, 2.0, 249.0];
 
 /// The arguments of `facescan-bench drill-server`.
@@ -144,7 +144,7 @@ impl Session for SlowSession {
     }
 }
 
-/// Returns whether the first pixel of a row has the colour of a marked image. The channels are planes in any order.
+/// Returns whether the first pixel of a row has the color of a marked image. The channels are planes in any order.
 fn is_marked(batch: &Batch<'_>) -> bool {
     let len = batch.row_len();
     let plane = len / 3;

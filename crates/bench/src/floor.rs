@@ -16,7 +16,7 @@ use facescan::cli::bench::{
 };
 use serde::Serialize;
 
-use crate::{Settings, maths::Percentiles, plots::Plots, workload::Workload};
+use crate::{Settings, math::Percentiles, plots::Plots, workload::Workload};
 pub use work::Floor;
 
 mod sessions;

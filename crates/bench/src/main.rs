@@ -13,7 +13,7 @@ mod compare;
 mod drill_server;
 mod floor;
 mod load;
-mod maths;
+mod math;
 mod own_server;
 mod plots;
 mod preprocess;

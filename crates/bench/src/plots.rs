@@ -11,7 +11,7 @@ use plotters::{
     style::{BLACK, Color, Palette, Palette99, WHITE},
 };
 
-use crate::maths::Percentiles;
+use crate::math::Percentiles;
 
 const SIZE: (u32, u32) = (800, 450);
 
@@ -103,12 +103,12 @@ fn draw_lines(
         .x_label_formatter(&label)
         .draw()?;
     for (number, (name, values)) in lines.iter().enumerate() {
-        let colour = Palette99::pick(number).to_rgba();
+        let color = Palette99::pick(number).to_rgba();
         let points = values.iter().enumerate().map(|(x, y)| (x as f64, *y));
         chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
             .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
     }
     chart
         .configure_series_labels()

@@ -1,4 +1,4 @@
-//! `facescan-bench preprocess`: measures how many images per second become normalised, antialiased rows, from memory
+//! `facescan-bench preprocess`: measures how many images per second become normalized, antialiased rows, from memory
 //! and from JPEG files.
 //!
 //! `benches/preprocess` runs it in turn with other programs that do the same work. The measures take turns of a

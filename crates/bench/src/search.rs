@@ -1,4 +1,4 @@
-//! Measures searches in a collection of many faces: enrolment, loading, latency, throughput, recall and memory.
+//! Measures searches in a collection of many faces: enrollment, loading, latency, throughput, recall and memory.
 
 mod index;
 mod photographs;
@@ -29,7 +29,7 @@ use facescan::{
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_store::{
-    Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrolment, Observer, Store,
+    Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrollment, Observer, Store,
     StoreSettings, Subject, SubjectDetails, Written,
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
@@ -136,7 +136,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     );
 
     let started = Instant::now();
-    enrol(&store, &clock, &collection, &vectors).await?;
+    enroll(&store, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
     let ready = index::open(settings, args, &store).await?;
@@ -203,7 +203,7 @@ fn collection(clock: &Arc<dyn Clock>, dim: usize) -> Collection {
         id: clock.new_id(),
         tenant: TENANT.to_owned(),
         kind: CollectionKind::Gallery,
-        contract: "synthetic".to_owned(),
+        vector_space: "synthetic".to_owned(),
         dim: u32::try_from(dim).unwrap_or(u32::MAX),
         created_at: clock.now(),
         position: 0,
@@ -219,7 +219,7 @@ fn collection(clock: &Arc<dyn Clock>, dim: usize) -> Collection {
     }
 }
 
-async fn enrol(
+async fn enroll(
     store: &Store,
     clock: &Arc<dyn Clock>,
     collection: &Collection,
@@ -235,8 +235,8 @@ async fn enrol(
         };
         store.create_subject(TENANT, &subject, None).await?;
         let end = (start + FACES_OF_SUBJECT).min(vectors.len());
-        let faces: Vec<NewEnrolment> = (start..end)
-            .map(|face| NewEnrolment {
+        let faces: Vec<NewEnrollment> = (start..end)
+            .map(|face| NewEnrollment {
                 id: clock.new_id(),
                 face_id: None,
                 image_id: None,
@@ -245,7 +245,7 @@ async fn enrol(
             })
             .collect();
         let of = (key(collection), Some(subject.id));
-        let enrolled = store.enrol(of, &faces, clock.now(), None).await?;
+        let enrolled = store.enroll(of, &faces, clock.now(), None).await?;
         ensure!(enrolled == Enrolled::Done, "{enrolled:?}");
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! Faces of poor quality take the person of their neighbours.
+//! Faces of poor quality take the person of their neighbors.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{edges::Edges, grouping::Assignment, images::Holders, settings::Scope};
 
-/// Gives each face that is not acceptable the person with the greatest weight among its acceptable neighbours.
+/// Gives each face that is not acceptable the person with the greatest weight among its acceptable neighbors.
 ///
 /// A face with a greater weight chooses first. No face takes a person that another face of its image has.
 pub(crate) fn attach(edges: &Edges, scope: Scope, assignments: &mut [Assignment]) {
@@ -39,7 +39,7 @@ pub(crate) fn attach(edges: &Edges, scope: Scope, assignments: &mut [Assignment]
 /// A person that a face can take, with its weight. The best sorts first.
 type Choice = (Reverse<u64>, Assignment);
 
-/// Returns the people of the acceptable neighbours of a face, the best first.
+/// Returns the people of the acceptable neighbors of a face, the best first.
 fn choices(edges: &Edges, assignments: &[Assignment], face: u32) -> Vec<Choice> {
     let mut weights = BTreeMap::new();
     for edge in edges.of(face) {

@@ -1,7 +1,7 @@
 //! The edges between faces that may show one person.
 
 use crate::{
-    face::{Faces, Neighbour},
+    face::{Faces, Neighbor},
     marks::Marks,
     settings::Settings,
 };
@@ -11,7 +11,7 @@ const WEIGHTS_PER_SIMILARITY: f32 = (1u32 << 20) as f32;
 
 /// The edges of all faces.
 ///
-/// An edge is a bit for an entry in the lists of neighbours, so that a million faces with 32 neighbours take 4 MB.
+/// An edge is a bit for an entry in the lists of neighbors, so that a million faces with 32 neighbors take 4 MB.
 pub(crate) struct Edges<'a> {
     faces: &'a Faces,
     weak_threshold: f32,
@@ -26,7 +26,7 @@ impl<'a> Edges<'a> {
         let mut edges = Self {
             faces,
             weak_threshold: settings.weak_threshold,
-            bits: vec![0; faces.total_neighbours().div_ceil(64)],
+            bits: vec![0; faces.total_neighbors().div_ceil(64)],
             unlisted: Unlisted::default(),
         };
         edges.connect(settings);
@@ -37,16 +37,16 @@ impl<'a> Edges<'a> {
     }
 
     /// Returns the faces that are connected with a face.
-    pub(crate) fn of(&self, face: u32) -> impl Iterator<Item = Neighbour> {
+    pub(crate) fn of(&self, face: u32) -> impl Iterator<Item = Neighbor> {
         self.listed(face)
             .chain(self.unlisted.of(face).iter().copied())
     }
 
     /// Returns the faces in the list of a face that are connected with it.
-    fn listed(&self, face: u32) -> impl Iterator<Item = Neighbour> {
-        let list = (self.faces.start(face)..).zip(self.faces.neighbours(face));
+    fn listed(&self, face: u32) -> impl Iterator<Item = Neighbor> {
+        let list = (self.faces.start(face)..).zip(self.faces.neighbors(face));
         list.filter(|&(at, _)| self.is_edge(at))
-            .map(|(_, &neighbour)| neighbour)
+            .map(|(_, &neighbor)| neighbor)
     }
 
     /// Returns whether the list of a face has an edge to another face.
@@ -55,7 +55,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Returns the weight of an edge: how far its similarity exceeds the weak threshold, at least 1.
-    pub(crate) fn weight(&self, edge: Neighbour) -> u64 {
+    pub(crate) fn weight(&self, edge: Neighbor) -> u64 {
         let excess = (edge.similarity - self.weak_threshold).clamp(0.0, 2.0);
         (excess * WEIGHTS_PER_SIMILARITY) as u64 + 1
     }
@@ -72,11 +72,11 @@ impl<'a> Edges<'a> {
     /// Sets the bits of all edges.
     fn connect(&mut self, settings: &Settings) {
         let faces = self.faces;
-        let mut neighbours = Marks::new(faces.len());
+        let mut neighbors = Marks::new(faces.len());
         for (face, _) in faces.iter() {
-            neighbours.clear();
-            let list = faces.neighbours(face);
-            list.iter().for_each(|entry| neighbours.add(entry.face));
+            neighbors.clear();
+            let list = faces.neighbors(face);
+            list.iter().for_each(|entry| neighbors.add(entry.face));
             for (at, entry) in (faces.start(face)..).zip(list) {
                 if entry.similarity < settings.weak_threshold {
                     break;
@@ -84,7 +84,7 @@ impl<'a> Edges<'a> {
                 let is_edge = may_connect(faces, face, entry.face)
                     && (entry.similarity >= settings.threshold
                         || is_mutual(faces, face, entry.face)
-                            && shared(faces, &neighbours, entry.face) >= settings.shared);
+                            && shared(faces, &neighbors, entry.face) >= settings.shared);
                 self.bits[at / 64] |= u64::from(is_edge) << (at % 64);
             }
         }
@@ -98,7 +98,7 @@ impl<'a> Edges<'a> {
     fn cut_bridges(&mut self, settings: &Settings) {
         let faces = self.faces;
         let strongest: Vec<f32> = faces.iter().map(|(face, _)| self.strongest(face)).collect();
-        let is_similar = |face: u32, edge: Neighbour| {
+        let is_similar = |face: u32, edge: Neighbor| {
             let of_both = strongest[face as usize].max(strongest[edge.face as usize]);
             edge.similarity >= settings.bridge_threshold
                 || edge.similarity >= settings.threshold && edge.similarity >= of_both
@@ -107,22 +107,21 @@ impl<'a> Edges<'a> {
         let mut connected = Marks::new(faces.len());
         let mut reached = Marks::new(faces.len());
         for (face, _) in faces.iter() {
-            let list = (faces.start(face)..).zip(faces.neighbours(face));
+            let list = (faces.start(face)..).zip(faces.neighbors(face));
             let weaker = list.filter(|&(at, &edge)| self.is_edge(at) && !is_similar(face, edge));
-            let mut weaker: Vec<(usize, Neighbour)> =
-                weaker.map(|(at, &edge)| (at, edge)).collect();
+            let mut weaker: Vec<(usize, Neighbor)> = weaker.map(|(at, &edge)| (at, edge)).collect();
             if weaker.is_empty() {
                 continue;
             }
             connected.clear();
             self.acceptable(face)
                 .for_each(|edge| connected.add(edge.face));
-            let is_common = |edge: Neighbour| connected.contains(edge.face);
+            let is_common = |edge: Neighbor| connected.contains(edge.face);
             weaker.retain(|&(_, edge)| !self.listed(edge.face).any(is_common));
             if weaker.is_empty() {
                 continue;
             }
-            // A common face can be in neither list and still list both. To read the edges of each neighbour instead would
+            // A common face can be in neither list and still list both. To read the edges of each neighbor instead would
             // take quadratic time if many faces list one.
             reached.clear();
             for edge in self.acceptable(face) {
@@ -139,7 +138,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Returns the acceptable faces that are connected with a face.
-    fn acceptable(&self, face: u32) -> impl Iterator<Item = Neighbour> {
+    fn acceptable(&self, face: u32) -> impl Iterator<Item = Neighbor> {
         let edges = self.of(face);
         edges.filter(|edge| self.faces.get(edge.face).is_acceptable)
     }
@@ -169,15 +168,15 @@ fn may_connect(faces: &Faces, a: u32, b: u32) -> bool {
         && (a.is_acceptable || b.is_acceptable)
 }
 
-/// Returns whether the list of `neighbour` names `face`.
-fn is_mutual(faces: &Faces, face: u32, neighbour: u32) -> bool {
-    let list = faces.neighbours(neighbour);
+/// Returns whether the list of `neighbor` names `face`.
+fn is_mutual(faces: &Faces, face: u32, neighbor: u32) -> bool {
+    let list = faces.neighbors(neighbor);
     list.iter().any(|entry| entry.face == face)
 }
 
 /// Returns how many faces of a set are in the list of a face.
 fn shared(faces: &Faces, set: &Marks, face: u32) -> u32 {
-    let list = faces.neighbours(face).iter();
+    let list = faces.neighbors(face).iter();
     list.filter(|entry| set.contains(entry.face))
         .map(|_| 1)
         .sum()
@@ -191,16 +190,16 @@ fn shared(faces: &Faces, set: &Marks, face: u32) -> u32 {
 struct Unlisted {
     /// The end of the edges of each face; empty if there are none at all.
     ends: Vec<usize>,
-    edges: Vec<Neighbour>,
+    edges: Vec<Neighbor>,
 }
 
 impl Unlisted {
     fn find(edges: &Edges) -> Self {
         let faces = edges.faces;
         let full = faces.longest_list();
-        let mut found: Vec<(u32, Neighbour)> = Vec::new();
+        let mut found: Vec<(u32, Neighbor)> = Vec::new();
         let is_full = |face| {
-            let list = faces.neighbours(face).len();
+            let list = faces.neighbors(face).len();
             let mut bits = faces.start(face)..faces.start(face) + list;
             list == full && bits.all(|at| edges.is_edge(at))
         };
@@ -209,7 +208,7 @@ impl Unlisted {
             for edge in edges.listed(face) {
                 if !is_full[edge.face as usize] && !edges.lists(edge.face, face) {
                     let similarity = edge.similarity;
-                    found.push((edge.face, Neighbour { face, similarity }));
+                    found.push((edge.face, Neighbor { face, similarity }));
                 }
             }
         }
@@ -221,7 +220,7 @@ impl Unlisted {
         }
     }
 
-    fn of(&self, face: u32) -> &[Neighbour] {
+    fn of(&self, face: u32) -> &[Neighbor] {
         let at = face as usize;
         let Some(&end) = self.ends.get(at) else {
             return &[];

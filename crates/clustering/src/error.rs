@@ -10,30 +10,30 @@ pub enum ClusteringError {
     TooManyFaces(usize),
     /// A list names a face that does not exist.
     #[error(
-        "the neighbours of face {face} name face {neighbour}, which does not exist: add all faces"
+        "the neighbors of face {face} name face {neighbor}, which does not exist: add all faces"
     )]
     UnknownFace {
         /// The face with the list.
         face: u32,
         /// The number in the list.
-        neighbour: u32,
+        neighbor: u32,
     },
     /// A list names its own face.
-    #[error("face {0} is its own neighbour: leave it out")]
+    #[error("face {0} is its own neighbor: leave it out")]
     Itself(u32),
     /// A list names a face twice.
-    #[error("the neighbours of face {face} name face {neighbour} twice: name each once")]
+    #[error("the neighbors of face {face} name face {neighbor} twice: name each once")]
     Twice {
         /// The face with the list.
         face: u32,
         /// The number in the list.
-        neighbour: u32,
+        neighbor: u32,
     },
     /// A similarity is NaN or infinite.
     #[error("a similarity of face {0} is not finite: use finite numbers")]
     NotFinite(u32),
     /// A list is not in order.
-    #[error("the neighbours of face {0} are not in order: put the most similar first")]
+    #[error("the neighbors of face {0} are not in order: put the most similar first")]
     NotSorted(u32),
     /// A threshold is not finite, or the weak one is the higher one.
     #[error(

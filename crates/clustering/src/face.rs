@@ -1,4 +1,4 @@
-//! The faces of a library, with their nearest neighbours.
+//! The faces of a library, with their nearest neighbors.
 
 use crate::{error::ClusteringError, marks::Marks};
 
@@ -7,14 +7,14 @@ pub(crate) const MAX_FACES: usize = 1 << 30;
 
 /// An entry in the list of the nearest faces of a face.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Neighbour {
-    /// The number of the neighbour: its position in [`Faces`].
+pub struct Neighbor {
+    /// The number of the neighbor: its position in [`Faces`].
     pub face: u32,
     /// The cosine similarity, from −1 to 1.
     pub similarity: f32,
 }
 
-/// What is known of a face apart from its neighbours.
+/// What is known of a face apart from its neighbors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Face {
     /// The image that shows the face. Faces of one image have the same number.
@@ -36,32 +36,32 @@ impl Face {
 
 /// All faces of a library, numbered from 0 in the order in which they are added.
 ///
-/// A face takes 28 bytes, and each neighbour takes 8: for 1,000,000 faces with 32 neighbours, 284 MB.
+/// A face takes 28 bytes, and each neighbor takes 8: for 1,000,000 faces with 32 neighbors, 284 MB.
 #[derive(Clone, Debug, Default)]
 pub struct Faces {
     faces: Vec<Face>,
-    /// The end of the list of each face in `neighbours`.
+    /// The end of the list of each face in `neighbors`.
     ends: Vec<usize>,
-    neighbours: Vec<Neighbour>,
+    neighbors: Vec<Neighbor>,
 }
 
 impl Faces {
-    /// Creates an empty library with room for `faces` faces, each with `neighbours` neighbours.
-    pub fn with_capacity(faces: usize, neighbours: usize) -> Self {
+    /// Creates an empty library with room for `faces` faces, each with `neighbors` neighbors.
+    pub fn with_capacity(faces: usize, neighbors: usize) -> Self {
         Self {
             faces: Vec::with_capacity(faces),
             ends: Vec::with_capacity(faces),
-            neighbours: Vec::with_capacity(faces * neighbours),
+            neighbors: Vec::with_capacity(faces * neighbors),
         }
     }
 
     /// Adds a face with its nearest faces, the most similar first, without the face itself.
     ///
     /// The list may name faces that are added later. A list may name a face whose list does not name it in turn.
-    pub fn push(&mut self, face: Face, neighbours: &[Neighbour]) {
-        self.neighbours.extend_from_slice(neighbours);
+    pub fn push(&mut self, face: Face, neighbors: &[Neighbor]) {
+        self.neighbors.extend_from_slice(neighbors);
         self.faces.push(face);
-        self.ends.push(self.neighbours.len());
+        self.ends.push(self.neighbors.len());
     }
 
     /// Returns the number of faces.
@@ -91,11 +91,11 @@ impl Faces {
     ///
     /// # Panics
     /// Panics if there is no face with this number.
-    pub fn neighbours(&self, face: u32) -> &[Neighbour] {
-        &self.neighbours[self.start(face)..self.ends[face as usize]]
+    pub fn neighbors(&self, face: u32) -> &[Neighbor] {
+        &self.neighbors[self.start(face)..self.ends[face as usize]]
     }
 
-    /// Returns the position of the first neighbour of a face among the neighbours of all faces.
+    /// Returns the position of the first neighbor of a face among the neighbors of all faces.
     pub(crate) fn start(&self, face: u32) -> usize {
         match face {
             0 => 0,
@@ -103,14 +103,14 @@ impl Faces {
         }
     }
 
-    /// Returns the number of all neighbours of all faces.
-    pub(crate) fn total_neighbours(&self) -> usize {
-        self.neighbours.len()
+    /// Returns the number of all neighbors of all faces.
+    pub(crate) fn total_neighbors(&self) -> usize {
+        self.neighbors.len()
     }
 
     /// Returns the length of the longest list.
     pub(crate) fn longest_list(&self) -> usize {
-        let lengths = self.iter().map(|(face, _)| self.neighbours(face).len());
+        let lengths = self.iter().map(|(face, _)| self.neighbors(face).len());
         lengths.max().unwrap_or(0)
     }
 
@@ -122,25 +122,25 @@ impl Faces {
         let mut seen = Marks::new(self.len());
         for (face, _) in self.iter() {
             seen.clear();
-            let list = self.neighbours(face);
-            for &Neighbour {
-                face: neighbour,
+            let list = self.neighbors(face);
+            for &Neighbor {
+                face: neighbor,
                 similarity,
             } in list
             {
-                if neighbour as usize >= self.len() {
-                    return Err(ClusteringError::UnknownFace { face, neighbour });
+                if neighbor as usize >= self.len() {
+                    return Err(ClusteringError::UnknownFace { face, neighbor });
                 }
-                if neighbour == face {
+                if neighbor == face {
                     return Err(ClusteringError::Itself(face));
                 }
                 if !similarity.is_finite() {
                     return Err(ClusteringError::NotFinite(face));
                 }
-                if seen.contains(neighbour) {
-                    return Err(ClusteringError::Twice { face, neighbour });
+                if seen.contains(neighbor) {
+                    return Err(ClusteringError::Twice { face, neighbor });
                 }
-                seen.add(neighbour);
+                seen.add(neighbor);
             }
             if !list.is_sorted_by(|a, b| a.similarity >= b.similarity) {
                 return Err(ClusteringError::NotSorted(face));

@@ -39,11 +39,11 @@ pub(crate) fn find(edges: &Edges, labels: &Labels) -> Vec<Group> {
 }
 
 fn collect(edges: &Edges, labels: &Labels, sets: &mut Sets) -> Vec<Group> {
-    let labelled = edges
+    let labeled = edges
         .faces()
         .iter()
         .filter(|&(face, _)| labels.get(face).is_some());
-    let mut members: Vec<(u32, u32)> = labelled.map(|(face, _)| (sets.first(face), face)).collect();
+    let mut members: Vec<(u32, u32)> = labeled.map(|(face, _)| (sets.first(face), face)).collect();
     members.sort_unstable();
     let group = |members: &[(u32, u32)]| {
         let faces: Vec<u32> = members.iter().map(|&(_, face)| face).collect();

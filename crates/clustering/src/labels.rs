@@ -27,9 +27,9 @@ struct Role {
     is_free: bool,
     /// It is acceptable, and other faces hear it.
     spreads: bool,
-    /// It has enough edges to be heard by every neighbour.
+    /// It has enough edges to be heard by every neighbor.
     is_core: bool,
-    /// It hears only core faces, because it has one as a neighbour.
+    /// It hears only core faces, because it has one as a neighbor.
     hears_core: bool,
 }
 
@@ -80,7 +80,7 @@ impl Labels {
         self.roles[face as usize].spreads
     }
 
-    /// Returns the label of `other` if `face`, its neighbour, hears it.
+    /// Returns the label of `other` if `face`, its neighbor, hears it.
     pub(crate) fn heard(&self, face: u32, other: u32) -> Option<u32> {
         let (role, other_role) = (self.roles[face as usize], self.roles[other as usize]);
         let is_heard = other_role.spreads && (other_role.is_core || !role.hears_core);

@@ -12,7 +12,7 @@ pub struct Settings {
     /// Among `n` faces, use a threshold whose false accept rate is at most about `0.02 / n`, or the lowest rate of the
     /// calibration.
     pub threshold: f32,
-    /// The cosine similarity that connects two faces if they share neighbours, at most `threshold`.
+    /// The cosine similarity that connects two faces if they share neighbors, at most `threshold`.
     ///
     /// With the value of `threshold`, there are no weak edges.
     pub weak_threshold: f32,
@@ -21,7 +21,7 @@ pub struct Settings {
     /// Below it, such an edge only connects faces that are the most similar ones to each other. A single wrong edge then
     /// joins two faces, but not two people with many faces.
     pub bridge_threshold: f32,
-    /// The number of neighbours that the lists of two faces have in common at least, if their edge is weak.
+    /// The number of neighbors that the lists of two faces have in common at least, if their edge is weak.
     pub shared: u32,
     /// The number of edges to acceptable faces that make a core face. A face next to a core face hears only core faces.
     pub core: u32,

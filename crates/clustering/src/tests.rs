@@ -15,7 +15,7 @@ mod vectors;
 #[derive(Clone, Debug, Default)]
 struct Library {
     faces: Vec<Face>,
-    lists: Vec<Vec<Neighbour>>,
+    lists: Vec<Vec<Neighbor>>,
 }
 
 impl Library {
@@ -33,7 +33,7 @@ impl Library {
 
     /// Adds `face` to the list of `of`.
     fn list(&mut self, of: u32, face: u32, similarity: f32) {
-        self.lists[of as usize].push(Neighbour { face, similarity });
+        self.lists[of as usize].push(Neighbor { face, similarity });
     }
 
     /// Adds two faces to the lists of each other.

@@ -38,7 +38,7 @@ pub(crate) fn count(edges: &Edges, labels: &Labels, groups: &[Group]) -> Vec<Opt
     elected.into_iter().map(|best| Some(best?.1)).collect()
 }
 
-/// Returns the group with the greatest weight among the neighbours of a face that other faces hear, and the weight.
+/// Returns the group with the greatest weight among the neighbors of a face that other faces hear, and the weight.
 fn choose(
     edges: &Edges,
     labels: &Labels,

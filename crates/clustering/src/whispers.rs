@@ -1,8 +1,8 @@
-//! Chinese whispers: each face takes the label with the greatest weight among its neighbours.
+//! Chinese whispers: each face takes the label with the greatest weight among its neighbors.
 
 use std::cmp::Reverse;
 
-use crate::{edges::Edges, face::Neighbour, images::Holders, labels::Labels, settings::Settings};
+use crate::{edges::Edges, face::Neighbor, images::Holders, labels::Labels, settings::Settings};
 
 /// Spreads the labels until nothing changes or the passes are used up.
 ///
@@ -37,7 +37,7 @@ fn order(edges: &Edges, labels: &Labels, seed: u64) -> Vec<u32> {
     keyed.into_iter().map(|(_, face)| face).collect()
 }
 
-/// Returns a number all of whose bits depend on all bits of `x` (the finaliser of SplitMix64).
+/// Returns a number all of whose bits depend on all bits of `x` (the finalizer of SplitMix64).
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -147,9 +147,9 @@ impl<'a> Whispers<'a> {
         is_stronger
     }
 
-    /// Returns the weight of a label among the neighbours of a face.
+    /// Returns the weight of a label among the neighbors of a face.
     fn weight(&self, face: u32, label: u32) -> u64 {
-        let has_label = |edge: &Neighbour| self.heard(face, edge.face) == Some(label);
+        let has_label = |edge: &Neighbor| self.heard(face, edge.face) == Some(label);
         let edges = self.edges.of(face).filter(has_label);
         edges.map(|edge| self.edges.weight(edge)).sum()
     }

@@ -1,4 +1,4 @@
-//! Anonymisation of regions: Gaussian blur, pixelation and fill.
+//! Anonymization of regions: Gaussian blur, pixelation and fill.
 
 use image::RgbImage;
 
@@ -54,9 +54,9 @@ impl Gaussian {
     /// Returns the weights along one axis: [`Self::kernel`] values that add up to 1.
     pub fn weights(&self) -> Vec<f32> {
         let spread = 2.0 * f64::from(self.sigma).powi(2);
-        let centre = f64::from(self.kernel / 2);
+        let center = f64::from(self.kernel / 2);
         let raw: Vec<f64> = (0..self.kernel)
-            .map(|i| (-(f64::from(i) - centre).powi(2) / spread).exp())
+            .map(|i| (-(f64::from(i) - center).powi(2) / spread).exp())
             .collect();
         let sum: f64 = raw.iter().sum();
         raw.iter().map(|weight| (weight / sum) as f32).collect()

@@ -1,10 +1,10 @@
 //! Decoding of image files to upright RGB pixels.
 //!
 //! The format is detected from the bytes. The limits are checked on the header, before memory is allocated for pixels.
-//! Alpha is composited on a background colour, and the EXIF orientation is applied once.
+//! Alpha is composited on a background color, and the EXIF orientation is applied once.
 //!
 //! **Truncated and corrupt files.** A file that ends before all pixels is [`DecodeError::Truncated`]; no format returns
-//! an image that is partly grey. A file with all pixels is decoded, even when its end marker is missing or other data
+//! an image that is partly gray. A file with all pixels is decoded, even when its end marker is missing or other data
 //! follows it. A file with an end marker and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
@@ -43,7 +43,7 @@ pub use size::stated_size;
 pub struct DecodeOptions {
     /// The limits of the image's size.
     pub limits: Limits,
-    /// The RGB background colour of transparent pixels.
+    /// The RGB background color of transparent pixels.
     pub background: [u8; 3],
 }
 
@@ -190,7 +190,7 @@ impl DecodeError {
     fn from_image(format: Format, limits: &Limits, error: &ImageError) -> Self {
         match error {
             ImageError::Unsupported(_) => {
-                Self::unsupported(format, "its colour type or compression cannot be decoded")
+                Self::unsupported(format, "its color type or compression cannot be decoded")
             }
             ImageError::Limits(error) if error.kind() != LimitErrorKind::DimensionError => {
                 Self::TooLarge {

@@ -17,7 +17,7 @@ pub struct Annotation {
     pub score: Option<f32>,
 }
 
-const LANDMARK_COLOURS: [Rgb<u8>; 5] = [
+const LANDMARK_COLORS: [Rgb<u8>; 5] = [
     Rgb([0, 160, 255]),
     Rgb([0, 255, 255]),
     Rgb([255, 220, 0]),
@@ -32,13 +32,13 @@ pub fn annotate(image: &mut RgbImage, faces: &[Annotation]) {
     for face in faces {
         let green = (face.score.unwrap_or(1.0).clamp(0.0, 1.0) * 255.0) as u8;
         draw_box(image, &face.bbox, thickness, Rgb([255 - green, green, 0]));
-        for (point, colour) in face.landmarks.iter().flatten().zip(LANDMARK_COLOURS) {
-            draw_point(image, *point, thickness + 1, colour);
+        for (point, color) in face.landmarks.iter().flatten().zip(LANDMARK_COLORS) {
+            draw_point(image, *point, thickness + 1, color);
         }
     }
 }
 
-fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, colour: Rgb<u8>) {
+fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, color: Rgb<u8>) {
     // Clamping keeps NaN, which is cast to 0 and results in an empty box.
     let clipped = bbox.clipped(image.width(), image.height());
     let [x1, y1, x2, y2] = clipped.to_array().map(|v| v.round() as i32);
@@ -53,16 +53,16 @@ fn draw_box(image: &mut RgbImage, bbox: &BBox, thickness: i32, colour: Rgb<u8>) 
     for (x, y, width, height) in lines {
         if width > 0 && height > 0 {
             let line = Rect::at(x, y).of_size(width.unsigned_abs(), height.unsigned_abs());
-            draw_filled_rect_mut(image, line, colour);
+            draw_filled_rect_mut(image, line, color);
         }
     }
 }
 
-fn draw_point(image: &mut RgbImage, [x, y]: [f32; 2], radius: i32, colour: Rgb<u8>) {
+fn draw_point(image: &mut RgbImage, [x, y]: [f32; 2], radius: i32, color: Rgb<u8>) {
     let inside = |v: f32, side: u32| (0.0..side as f32).contains(&v);
     if inside(x, image.width()) && inside(y, image.height()) {
-        let centre = (x.round() as i32, y.round() as i32);
-        draw_filled_circle_mut(image, centre, radius, colour);
+        let center = (x.round() as i32, y.round() as i32);
+        draw_filled_circle_mut(image, center, radius, color);
     }
 }
 
@@ -99,8 +99,8 @@ mod tests {
         for (x, y) in [(9, 20), (50, 20), (30, 19), (30, 60), (15, 25)] {
             assert_eq!(*image.get_pixel(x, y), BLACK, "{x} {y}");
         }
-        assert_eq!(*image.get_pixel(30, 40), LANDMARK_COLOURS[2]);
-        assert_eq!(*image.get_pixel(32, 40), LANDMARK_COLOURS[2]);
+        assert_eq!(*image.get_pixel(30, 40), LANDMARK_COLORS[2]);
+        assert_eq!(*image.get_pixel(32, 40), LANDMARK_COLORS[2]);
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeE
         });
     }
     let mut file = Vec::new();
-    let (samples, colour) = (image.as_raw(), ExtendedColorType::Rgb8);
+    let (samples, color) = (image.as_raw(), ExtendedColorType::Rgb8);
     match output {
         OutputFormat::Jpeg { quality } => {
             // A flat block has a byte or two, and takes half a microsecond.
@@ -168,14 +168,14 @@ pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeE
                 weight: 256,
             };
             JpegEncoder::new_with_quality(&mut file, quality.clamp(1, 100))
-                .write_image(samples, width, height, colour)
+                .write_image(samples, width, height, color)
         }
         OutputFormat::Png => png(image, &mut file).map_err(|error| match error {
             png::EncodingError::IoError(error) => ImageError::IoError(error),
             error => unencodable(ImageFormat::Png, error),
         }),
         OutputFormat::Webp => {
-            WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, colour)
+            WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, color)
         }
         OutputFormat::Avif => {
             return avif(image).map_err(|source| EncodeError::Encoder {

@@ -31,10 +31,10 @@ pub const CONTRAST: f32 = 1.15;
 /// The sharpness factor for low-resolution sources, as `ImageEnhance.Sharpness` takes it.
 pub const SHARPNESS: f32 = 1.1;
 
-/// Weight of the centre in Pillow's `ImageFilter.SMOOTH`, (1 1 1 / 1 5 1 / 1 1 1) / 13; its neighbours have weight 1.
-pub const SMOOTH_CENTRE: u32 = 5;
+/// Weight of the center in Pillow's `ImageFilter.SMOOTH`, (1 1 1 / 1 5 1 / 1 1 1) / 13; its neighbors have weight 1.
+pub const SMOOTH_CENTER: u32 = 5;
 /// The sum of all weights of that filter.
-pub const SMOOTH_SUM: u32 = SMOOTH_CENTRE + 8;
+pub const SMOOTH_SUM: u32 = SMOOTH_CENTER + 8;
 
 /// Standard deviation of the unsharp mask's blur in pixels, as `ImageFilter.UnsharpMask` takes it.
 pub const UNSHARP_RADIUS: f32 = 1.0;
@@ -47,11 +47,11 @@ pub const UNSHARP_THRESHOLD: u32 = 3;
 pub const BLUR_PASSES: usize = 3;
 /// Fractional bits of the weights of a pass.
 pub const BLUR_BITS: u32 = 24;
-/// The weight of the centre: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every
+/// The weight of the center: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every
 /// third sample by a level.
-pub const BLUR_CENTRE: u32 = 11_184_811;
-/// The weight of each of its two neighbours.
-pub const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTRE) / 2;
+pub const BLUR_CENTER: u32 = 11_184_811;
+/// The weight of each of its two neighbors.
+pub const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTER) / 2;
 
 /// CLAHE clips histogram bins at this multiple of a flat histogram's height: OpenCV's `createCLAHE(2.0, (8, 8))`.
 pub const CLAHE_CLIP_LIMIT: f32 = 2.0;
@@ -115,7 +115,7 @@ pub struct EnhanceOptions {
     pub contrast: Apply,
     /// Sharpness times [`SHARPNESS`], then the unsharp mask.
     pub sharpen: Apply,
-    /// Adaptive histogram equalisation of the luma: clip limit 2, 8 × 8 tiles.
+    /// Adaptive histogram equalization of the luma: clip limit 2, 8 × 8 tiles.
     pub clahe: bool,
     /// Gamma correction.
     pub gamma: Gamma,
@@ -142,7 +142,7 @@ pub enum Step {
         /// The exponent.
         gamma: f32,
     },
-    /// Contrast-limited adaptive histogram equalisation of the luma.
+    /// Contrast-limited adaptive histogram equalization of the luma.
     Clahe {
         /// The clip limit.
         clip_limit: f32,
@@ -324,7 +324,7 @@ impl PartlyEnhanced {
             self.steps.push(Step::Gamma { gamma });
         }
         if options.clahe {
-            clahe::equalise(&mut self.image);
+            clahe::equalize(&mut self.image);
             self.steps.push(Step::Clahe {
                 clip_limit: CLAHE_CLIP_LIMIT,
                 tiles: CLAHE_TILES,

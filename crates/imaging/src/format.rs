@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_equal_the_serialised_ones() {
+    fn names_equal_the_serialized_ones() {
         let json = serde_json::to_string(&Format::Webp).unwrap();
         assert_eq!(json, "\"webp\"");
         assert_eq!(Format::Webp.to_string(), "webp");

@@ -1,4 +1,4 @@
-//! Grey by the luma of ITU-R BT.601: `0.299 R + 0.587 G + 0.114 B`.
+//! Gray by the luma of ITU-R BT.601: `0.299 R + 0.587 G + 0.114 B`.
 //!
 //! The weights are defined here once, for the CPU, for the graphs that devices run and for tensor code. Three roundings
 //! are in use, because each operation matches the library that defines it.
@@ -49,16 +49,16 @@ fn fixed_point(pixel: [u8; 3], weights: [u32; 3], bits: u32) -> u8 {
     ((weights[0] * r + weights[1] * g + weights[2] * b + (1 << (bits - 1))) >> bits) as u8
 }
 
-/// Returns the image in grey: three equal channels, equal to Pillow's `convert("L")`.
+/// Returns the image in gray: three equal channels, equal to Pillow's `convert("L")`.
 pub fn grayscale(image: &RgbImage) -> RgbImage {
-    let mut grey = copy(image);
-    for strip in grey.as_chunks_mut::<3>().0.chunks_mut(STRIP) {
+    let mut gray = copy(image);
+    for strip in gray.as_chunks_mut::<3>().0.chunks_mut(STRIP) {
         for pixel in strip.iter_mut() {
             *pixel = [pillow(*pixel); 3];
         }
         passed(3 * strip.len());
     }
-    grey
+    gray
 }
 
 #[cfg(test)]
@@ -67,8 +67,8 @@ mod tests {
     use crate::synthetic::{fixture_image, synthetic};
 
     #[test]
-    fn grey_equals_pillow() {
-        assert_eq!(grayscale(&synthetic(97, 61)), fixture_image("grey.png"));
+    fn gray_equals_pillow() {
+        assert_eq!(grayscale(&synthetic(97, 61)), fixture_image("gray.png"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum Axis {
 /// Rotates an image clockwise by `degrees`.
 ///
 /// Multiples of 90 degrees move pixels unchanged; 90 and 270 degrees swap width and height. Any other angle keeps the
-/// size: the image is rotated about its centre, sampled bilinearly and surrounded by `background`, as by OpenCV's
+/// size: the image is rotated about its center, sampled bilinearly and surrounded by `background`, as by OpenCV's
 /// `warpAffine(INTER_LINEAR, BORDER_CONSTANT)`. A non-finite angle leaves the image unchanged.
 pub fn rotate(image: &RgbImage, degrees: f32, background: [u8; 3]) -> RgbImage {
     let degrees = degrees % 360.0;
@@ -86,7 +86,7 @@ fn mirrored(image: &RgbImage, across: bool, down: bool) -> RgbImage {
     RgbImage::from_raw(image.width(), image.height(), samples).unwrap_or_default()
 }
 
-/// Rotates clockwise about the centre, which is the midpoint of the outermost pixel centres.
+/// Rotates clockwise about the center, which is the midpoint of the outermost pixel centers.
 ///
 /// The version of `imageproc` truncates instead of rounding, so that a flat image gets darker.
 #[multiversion(targets = "simd")]
@@ -111,7 +111,7 @@ fn rotate_bilinear(image: &RgbImage, degrees: f32, background: [u8; 3]) -> RgbIm
     rotated
 }
 
-/// Returns the colour at a position between pixels.
+/// Returns the color at a position between pixels.
 #[inline(always)]
 fn sample(image: &RgbImage, [x, y]: [f64; 2], background: [u8; 3]) -> [u8; 3] {
     let (left, top) = (x.floor(), y.floor());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_centre_is_the_midpoint_of_the_pixel_centres() {
+    fn the_center_is_the_midpoint_of_the_pixel_centers() {
         for side in [1, 2, 9, 10] {
             let source = noise(side, side);
             let almost = rotate(&source, 90.000_01, BACKGROUND);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_the_background_colour_does_not_change() {
+    fn an_image_of_the_background_color_does_not_change() {
         for (width, height) in [(1, 1), (1, 6), (40, 23), (0, 3)] {
             let flat = RgbImage::from_pixel(width, height, Rgb(BACKGROUND));
             assert_eq!(rotate(&flat, 33.3, BACKGROUND), flat);

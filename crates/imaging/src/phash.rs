@@ -18,7 +18,7 @@ const SIDE: usize = 32;
 /// The number of frequencies in each direction, from the lowest. Each frequency is one bit of the hash.
 const FREQUENCIES: usize = 8;
 
-/// Images below this standard deviation of grey get no hash: it would be noise, and equal for all blank images.
+/// Images below this standard deviation of gray get no hash: it would be noise, and equal for all blank images.
 const FLAT: f32 = 3.0;
 
 /// Returns the 64-bit hash. Bit 63 is the lowest frequency, and the frequency along the width changes fastest. The

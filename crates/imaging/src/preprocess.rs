@@ -1,7 +1,7 @@
 //! Converts images to network input. A definition names the library whose resize is matched, how the image is fitted,
 //! and the layout of the values.
 //!
-//! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalisation`]. The reference values of
+//! Devices that preprocess read [`Preprocess::placement`] and [`Preprocess::normalization`]. The reference values of
 //! the other libraries are in `tests/fixtures`. Here a row is one entry of the batch, and a line is a line of pixels.
 
 mod canvas;
@@ -12,7 +12,7 @@ use image::RgbImage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::tensor::{ChannelOrder, Normalisation, preprocess_into};
+use super::tensor::{ChannelOrder, Normalization, preprocess_into};
 use canvas::Canvas;
 pub use placement::Placement;
 
@@ -30,7 +30,7 @@ pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// The library whose resize is matched; recorded with every output, because the outputs of a model depend on it.
 ///
-/// All profiles are bilinear with half-pixel centres and take 8-bit images.
+/// All profiles are bilinear with half-pixel centers and take 8-bit images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -50,7 +50,7 @@ impl Profile {
     /// All profiles.
     pub const ALL: [Self; 4] = [Self::Torchvision, Self::Jax, Self::Pil, Self::Opencv];
 
-    /// Returns the name in settings and contracts.
+    /// Returns the name in settings and vector spaces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Torchvision => "torchvision",
@@ -68,16 +68,16 @@ pub enum Mode {
     /// Scaled to exactly the configured size; the aspect ratio may change.
     #[default]
     Stretch,
-    /// Scaled to fit within the configured size, centred and padded.
+    /// Scaled to fit within the configured size, centered and padded.
     Letterbox,
-    /// Scaled to cover the configured size and cropped to its centre.
+    /// Scaled to cover the configured size and cropped to its center.
     CenterCrop,
     /// Scaled so that the shorter side has the length of the shorter configured side; the aspect ratio is kept.
     ShortSide,
 }
 
 impl Mode {
-    /// Returns the name in settings and contracts.
+    /// Returns the name in settings and vector spaces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stretch => "stretch",
@@ -119,7 +119,7 @@ pub struct Preprocess {
     pub mode: Mode,
     /// The order of the values.
     pub layout: Layout,
-    /// The padding colour of a letterbox: RGB in 0..=255, before normalisation.
+    /// The padding color of a letterbox: RGB in 0..=255, before normalization.
     pub pad: [u8; 3],
     /// The mean that is subtracted from samples in 0..=1: RGB.
     pub mean: [f32; 3],
@@ -162,9 +162,9 @@ impl Preprocess {
         Placement::new(self.mode, size, (self.width, self.height))
     }
 
-    /// Returns the normalisation of levels in 0..=255: equal to `(level / 255 − mean) / std`.
-    pub fn normalisation(&self) -> Normalisation {
-        Normalisation {
+    /// Returns the normalization of levels in 0..=255: equal to `(level / 255 − mean) / std`.
+    pub fn normalization(&self) -> Normalization {
+        Normalization {
             order: ChannelOrder::Rgb,
             mean: self.mean.map(|mean| (f64::from(mean) * 255.0) as f32),
             scale: self.std.map(|std| (1.0 / (f64::from(std) * 255.0)) as f32),
@@ -178,13 +178,13 @@ impl Preprocess {
     /// Panics if `row` has another length.
     pub fn write(&self, image: &RgbImage, row: &mut [f32]) {
         let placement = self.placement(image.dimensions());
-        let normalisation = self.normalisation();
+        let normalization = self.normalization();
         let options = (self.profile, self.mode, self.layout);
         if options == (Profile::Torchvision, Mode::Stretch, Layout::Nchw) {
             // The default, without a line of floats in between.
-            return preprocess_into(image, placement.output, &normalisation, row);
+            return preprocess_into(image, placement.output, &normalization, row);
         }
-        let mut canvas = Canvas::new(row, placement.output, self.layout, &normalisation);
+        let mut canvas = Canvas::new(row, placement.output, self.layout, &normalization);
         if image.is_empty() {
             return canvas.fill([0; RGB]);
         }

@@ -24,19 +24,19 @@ pub const FLAT_VARIANCE: f64 = 1e-6;
 
 /// The four measures of an image and the size at which they were taken.
 ///
-/// Grey is the luma of BT.601 ([`luma::BT601`]), not rounded. Borders are reflected without repeating the edge.
+/// Gray is the luma of BT.601 ([`luma::BT601`]), not rounded. Borders are reflected without repeating the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImageQuality {
     /// Population variance of the Laplacian (0 1 0 / 1 −4 1 / 0 1 0); 0 is flat, below about 30 is blurry.
     pub blur_score: f32,
-    /// Mean grey, 0..=255.
+    /// Mean gray, 0..=255.
     pub brightness: f32,
-    /// Population standard deviation of grey, 0..=127.5.
+    /// Population standard deviation of gray, 0..=127.5.
     pub contrast: f32,
     /// Mean length of the 3×3 Sobel gradient.
     pub sharpness: f32,
     /// The measured width and height in pixels.
-    pub measured_at: [u32; 2],
+    pub measured_size: [u32; 2],
 }
 
 /// Measures an image in one pass. All measures of an image without pixels are 0.
@@ -44,8 +44,8 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
     let (width, height) = image.dimensions();
     let mut sums = Sums::default();
     if width > 0 && height > 0 {
-        // Three rows of grey are in memory, each with a reflected sample at both ends.
-        let row = |y: i64| grey_row(image, reflect_101(y, height));
+        // Three rows of gray are in memory, each with a reflected sample at both ends.
+        let row = |y: i64| gray_row(image, reflect_101(y, height));
         let (mut above, mut here) = (row(-1), row(0));
         for y in 0..i64::from(height) {
             let below = row(y + 1);
@@ -57,29 +57,29 @@ pub fn measure(image: &RgbImage) -> ImageQuality {
     sums.finish([width, height])
 }
 
-/// Returns a row of grey with a reflected sample at both ends.
-fn grey_row(image: &RgbImage, y: usize) -> Vec<f32> {
+/// Returns a row of gray with a reflected sample at both ends.
+fn gray_row(image: &RgbImage, y: usize) -> Vec<f32> {
     let width = image.width();
     let stride = width as usize * 3;
     let start = y * stride;
-    let mut grey = Vec::with_capacity(width as usize + 2);
-    grey.push(0.0);
-    grey.extend(
+    let mut gray = Vec::with_capacity(width as usize + 2);
+    gray.push(0.0);
+    gray.extend(
         image.as_raw()[start..start + stride]
             .as_chunks()
             .0
             .iter()
             .map(|pixel| luma::exact(*pixel)),
     );
-    grey.push(grey[reflect_101(i64::from(width), width) + 1]);
-    grey[0] = grey[reflect_101(-1, width) + 1];
-    grey
+    gray.push(gray[reflect_101(i64::from(width), width) + 1]);
+    gray[0] = gray[reflect_101(-1, width) + 1];
+    gray
 }
 
 #[derive(Default)]
 struct Sums {
-    grey: f64,
-    grey_squared: f64,
+    gray: f64,
+    gray_squared: f64,
     laplacian: f64,
     laplacian_squared: f64,
     gradient: f64,
@@ -92,17 +92,17 @@ impl Sums {
             let laplacian = f64::from(a[1] + h[0] + h[2] + b[1] - 4.0 * h[1]);
             let across = (a[2] - a[0]) + 2.0 * (h[2] - h[0]) + (b[2] - b[0]);
             let down = (b[0] - a[0]) + 2.0 * (b[1] - a[1]) + (b[2] - a[2]);
-            let grey = f64::from(h[1]);
-            self.grey += grey;
-            self.grey_squared += grey * grey;
+            let gray = f64::from(h[1]);
+            self.gray += gray;
+            self.gray_squared += gray * gray;
             self.laplacian += laplacian;
             self.laplacian_squared += laplacian * laplacian;
             self.gradient += f64::from((across * across + down * down).sqrt());
         }
     }
 
-    fn finish(&self, measured_at: [u32; 2]) -> ImageQuality {
-        let count = (f64::from(measured_at[0]) * f64::from(measured_at[1])).max(1.0);
+    fn finish(&self, measured_size: [u32; 2]) -> ImageQuality {
+        let count = (f64::from(measured_size[0]) * f64::from(measured_size[1])).max(1.0);
         let variance = |sum: f64, squares: f64| (squares / count - (sum / count).powi(2)).max(0.0);
         let flat_is_zero = |variance: f64| {
             if variance < FLAT_VARIANCE {
@@ -113,10 +113,10 @@ impl Sums {
         };
         ImageQuality {
             blur_score: flat_is_zero(variance(self.laplacian, self.laplacian_squared)) as f32,
-            brightness: (self.grey / count) as f32,
-            contrast: flat_is_zero(variance(self.grey, self.grey_squared)).sqrt() as f32,
+            brightness: (self.gray / count) as f32,
+            contrast: flat_is_zero(variance(self.gray, self.gray_squared)).sqrt() as f32,
             sharpness: (self.gradient / count) as f32,
-            measured_at,
+            measured_size,
         }
     }
 }
@@ -192,7 +192,7 @@ mod tests {
             assert_close(ours.brightness, &theirs["brightness"], name);
             assert_close(ours.contrast, &theirs["contrast"], name);
             assert_close(ours.sharpness, &theirs["sharpness"], name);
-            assert_eq!(ours.measured_at, [image.width(), image.height()]);
+            assert_eq!(ours.measured_size, [image.width(), image.height()]);
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
             brightness: 128.0,
             contrast: 70.0,
             sharpness: 100.0,
-            measured_at: [112, 112],
+            measured_size: [112, 112],
         };
         assert!((overall(&best, None) - 1.0).abs() < 1e-6);
         assert!((overall(&best, Some(0.0)) - 1.0).abs() < 1e-6);

@@ -1,4 +1,4 @@
-//! Resizing of 8-bit RGB images by named definitions. All use half-pixel centres.
+//! Resizing of 8-bit RGB images by named definitions. All use half-pixel centers.
 
 mod area;
 pub mod axis;

@@ -26,10 +26,10 @@ pub fn noise(width: u32, height: u32) -> RgbImage {
 
 /// Returns the antialiased bilinear resize by definition, unrounded, as three planes.
 pub fn antialiased(image: &RgbImage, size: (u32, u32)) -> Vec<f64> {
-    antialiased_at(image, size, |centre| centre)
+    antialiased_at(image, size, |center| center)
 }
 
-/// Returns [`antialiased`], but replaces the centre of every window, in pixels of the image, by `moved(centre)`.
+/// Returns [`antialiased`], but replaces the center of every window, in pixels of the image, by `moved(center)`.
 pub fn antialiased_at(
     image: &RgbImage,
     (width, height): (u32, u32),
@@ -37,9 +37,9 @@ pub fn antialiased_at(
 ) -> Vec<f64> {
     let shares = |from: u32, to: u32, at: u32| -> Vec<(u32, f64)> {
         let scale = f64::from(from) / f64::from(to);
-        let centre = moved((f64::from(at) + 0.5) * scale);
+        let center = moved((f64::from(at) + 0.5) * scale);
         let weight = |x: u32| {
-            let apart = (f64::from(x) + 0.5 - centre) / scale.max(1.0);
+            let apart = (f64::from(x) + 0.5 - center) / scale.max(1.0);
             (1.0 - apart.abs()).max(0.0)
         };
         let sum: f64 = (0..from).map(weight).sum();

@@ -1,4 +1,4 @@
-//! Converts images to network input: resizes and normalises them, and writes channel planes into a row of the batch.
+//! Converts images to network input: resizes and normalizes them, and writes channel planes into a row of the batch.
 //!
 //! Here a row is one entry of the batch, and a line is a line of pixels.
 
@@ -24,7 +24,7 @@ pub enum ChannelOrder {
 
 /// `y = (x − mean) · scale` for a sample x in 0..=255. Means and scales are in the output's channel order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Normalisation {
+pub struct Normalization {
     /// The order of the planes.
     pub order: ChannelOrder,
     /// The mean that is subtracted, in levels of 0..=255.
@@ -33,7 +33,7 @@ pub struct Normalisation {
     pub scale: [f32; 3],
 }
 
-impl Normalisation {
+impl Normalization {
     /// Leaves samples as they are, 0..=255.
     pub fn identity(order: ChannelOrder) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Letterbox {
     }
 }
 
-/// Letterboxes `image`: scales it as `letterbox` says, puts it at the top left, pads with black, normalises, and writes
+/// Letterboxes `image`: scales it as `letterbox` says, puts it at the top left, pads with black, normalizes, and writes
 /// the three planes to `row` (CHW, [`Letterbox::row_len`] values).
 ///
 /// The filter is [`Filter::BilinearTwoTap`](super::resize::Filter::BilinearTwoTap), OpenCV's, as in the reference
@@ -144,10 +144,10 @@ impl Letterbox {
 pub fn letterbox_into(
     image: &RgbImage,
     letterbox: &Letterbox,
-    normalisation: &Normalisation,
+    normalization: &Normalization,
     row: &mut [f32],
 ) {
-    let mut planes = Planes::new(row, letterbox.input, normalisation);
+    let mut planes = Planes::new(row, letterbox.input, normalization);
     if !image.is_empty() {
         let view = View::full(image.dimensions(), (letterbox.width, letterbox.height));
         let mut lines = two_tap::row_pairs(image, &view);
@@ -158,7 +158,7 @@ pub fn letterbox_into(
     planes.pad();
 }
 
-/// Stretches `image` to `width` × `height`, normalises, and writes the three planes to `row` (CHW, `3 · width · height`
+/// Stretches `image` to `width` × `height`, normalizes, and writes the three planes to `row` (CHW, `3 · width · height`
 /// values). An image without pixels counts as black.
 ///
 /// The filter is [`Filter::Bilinear`](super::resize::Filter::Bilinear), antialiased when shrinking, and its samples are
@@ -169,10 +169,10 @@ pub fn letterbox_into(
 pub fn preprocess_into(
     image: &RgbImage,
     (width, height): (u32, u32),
-    normalisation: &Normalisation,
+    normalization: &Normalization,
     row: &mut [f32],
 ) {
-    let mut planes = Planes::new(row, (width, height), normalisation);
+    let mut planes = Planes::new(row, (width, height), normalization);
     if !image.is_empty() {
         let view = View::full(image.dimensions(), (width, height));
         let mut lines = triangle::rounded(image, &view);
@@ -183,12 +183,12 @@ pub fn preprocess_into(
     planes.pad();
 }
 
-/// Normalises an image of the network's size and writes its three planes to `row` (CHW).
+/// Normalizes an image of the network's size and writes its three planes to `row` (CHW).
 ///
 /// # Panics
 /// Panics if `row` does not hold three values per pixel.
-pub fn fill_row(image: &RgbImage, normalisation: &Normalisation, row: &mut [f32]) {
-    let mut planes = Planes::new(row, image.dimensions(), normalisation);
+pub fn fill_row(image: &RgbImage, normalization: &Normalization, row: &mut [f32]) {
+    let mut planes = Planes::new(row, image.dimensions(), normalization);
     let mut line = vec![Pixel::default(); image.width() as usize];
     for source in image
         .as_raw()

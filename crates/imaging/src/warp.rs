@@ -122,7 +122,7 @@ pub fn alignment_scale(points: &Landmarks) -> Option<f64> {
 }
 
 /// Added to a small f64 integer, this leaves the integer in the low bits of the sum. It replaces a cast, which checks
-/// the range and is not vectorised.
+/// the range and is not vectorized.
 const INTEGER_BITS: f64 = (3u64 << 51) as f64;
 
 const LINE: usize = ALIGNED_SIDE as usize;

@@ -1,4 +1,4 @@
-//! Exact search over quantised face vectors. No I/O, and no threads of its own.
+//! Exact search over quantized face vectors. No I/O, and no threads of its own.
 //!
 //! A [`Slab`] keeps the vectors of one collection as `i8` codes in [`Segment`]s. A [`Snapshot`] is what a search reads
 //! while the slab changes. [`Segment::scan`] compares every row of a segment with every [`Query`] and keeps the rows with

@@ -1,4 +1,4 @@
-//! A quantised query.
+//! A quantized query.
 
 use crate::{
     error::IndexError,
@@ -11,7 +11,7 @@ use crate::{
 /// a row fit into i32. By Cauchy–Schwarz, the absolute value of a sum over any subset of the dimensions is at most the
 /// product of the lengths. For `n` dimensions, the codes of a row have a length of at most `127·√n`, and those of a query
 /// one of at most `UNIT + √n/2`, because rounding moves each code by at most ½. For 4096 dimensions the product is
-/// 8128 · 32,799 < 2²⁸, whatever the length of the vectors before they are normalised.
+/// 8128 · 32,799 < 2²⁸, whatever the length of the vectors before they are normalized.
 pub(crate) const UNIT: i16 = i16::MAX;
 
 /// A vector to search for, at length 1, with 16 bits for each value.
@@ -20,7 +20,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Quantises a vector of `dim` values. Its length does not matter.
+    /// Quantizes a vector of `dim` values. Its length does not matter.
     ///
     /// # Errors
     /// Returns an error if `dim` is not from 1 to [`MAX_DIM`](crate::MAX_DIM), or if the vector has another dimension, a

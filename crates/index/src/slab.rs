@@ -18,7 +18,7 @@ pub const SEGMENT_ROWS: usize = 65_536;
 /// The number of codes of a full segment, at most.
 const SEGMENT_CODES: usize = SEGMENT_ROWS * 128;
 
-/// The rows of one collection, quantised, in segments by ascending id.
+/// The rows of one collection, quantized, in segments by ascending id.
 ///
 /// A row has one code of 8 bits for each value, a scale of 4 bytes and an id of 8 bytes. There is no table of ids: a
 /// binary search over the segments and then inside one finds a row. A change copies the segment that it changes if a
@@ -193,12 +193,12 @@ impl Slab {
         }
     }
 
-    /// Drops the dead slots of a segment, and joins it with neighbours if the two are at most half of a full one. Otherwise
+    /// Drops the dead slots of a segment, and joins it with neighbors if the two are at most half of a full one. Otherwise
     /// a slab that once was large would keep many small segments.
     fn compact(&mut self, at: usize) {
-        let joins = |neighbour: Option<&Arc<Segment>>| {
-            neighbour.is_some_and(|neighbour| {
-                neighbour.len() + self.segments[at].len() <= self.segment_rows / 2
+        let joins = |neighbor: Option<&Arc<Segment>>| {
+            neighbor.is_some_and(|neighbor| {
+                neighbor.len() + self.segments[at].len() <= self.segment_rows / 2
             })
         };
         let before = at.checked_sub(1).and_then(|at| self.segments.get(at));

@@ -37,7 +37,7 @@ pub(crate) fn length(vector: &[f32], dim: usize) -> Result<f64, IndexError> {
     Ok(squares.sqrt())
 }
 
-/// A quantised row: `codes[i] · scale · UNIT` approximates value `i` of the vector at length 1.
+/// A quantized row: `codes[i] · scale · UNIT` approximates value `i` of the vector at length 1.
 pub(crate) struct Row {
     /// One code a dimension, from −127 to 127.
     pub(crate) codes: Vec<i8>,
@@ -46,7 +46,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Quantises a vector of any length. The largest absolute value becomes 127.
+    /// Quantizes a vector of any length. The largest absolute value becomes 127.
     pub(crate) fn new(vector: &[f32], dim: usize) -> Result<Self, IndexError> {
         let length = length(vector, dim)?;
         let largest = vector.iter().fold(0.0, |max: f32, x| max.max(x.abs()));

@@ -19,7 +19,7 @@ pub enum Workload {
 /// Work on images that this server builds the graphs of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageWork {
-    /// Resizing, blurring and normalising.
+    /// Resizing, blurring and normalizing.
     Processing,
     /// Upscaling and sharpening.
     Enhancement,
@@ -76,7 +76,7 @@ device_tasks! {
     FaceDetection = "face_detection", Workload::Model(Role::Detector);
     /// Computes the embedding of an aligned face crop.
     FaceEmbedding = "face_embedding", Workload::Model(Role::Embedder);
-    /// Resizes, blurs and normalises whole images.
+    /// Resizes, blurs and normalizes whole images.
     ImageProcessing = "image_processing", Workload::Graphs(ImageWork::Processing);
     /// Upscales and sharpens.
     ImageEnhancement = "image_enhancement", Workload::Graphs(ImageWork::Enhancement);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_serialised_form_of_an_operation_is_its_name() {
+    fn the_serialized_form_of_an_operation_is_its_name() {
         for task in DeviceTask::ALL {
             let json = serde_json::to_value(task).unwrap();
             assert_eq!(json, task.name());

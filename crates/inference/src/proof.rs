@@ -14,7 +14,7 @@ use super::{
 };
 use crate::heads::Head;
 use facescan_clock::Clock;
-use facescan_imaging::tensor::Normalisation;
+use facescan_imaging::tensor::Normalization;
 
 pub(super) use graph::expected_outputs;
 
@@ -62,8 +62,8 @@ pub struct SelfTest {
 pub struct DetectorInput {
     /// Decodes the outputs.
     pub head: Head,
-    /// The normalisation of the input.
-    pub normalisation: Normalisation,
+    /// The normalization of the input.
+    pub normalization: Normalization,
 }
 
 /// The result of a self-test.
@@ -135,7 +135,7 @@ impl SelfTest {
         let size = (row_shape[2] as u32, row_shape[1] as u32);
         let probe = Self {
             row_shape: row_shape.to_vec(),
-            data: faces::row(size, &detector.normalisation)?.repeat(rows),
+            data: faces::row(size, &detector.normalization)?.repeat(rows),
             expected: Vec::new(),
             tolerance: Tolerance::of(Precision::Reduced),
             head: Some(detector.head),

@@ -6,13 +6,13 @@
 //! names the model and the field.
 
 mod check;
-mod contract;
 pub(crate) mod digest;
 mod error;
 mod external_data;
 mod family;
 mod signature;
 mod spec;
+mod vector_space;
 
 use std::{
     collections::HashSet,
@@ -22,12 +22,12 @@ use std::{
 
 use serde_json::Value;
 
-pub use contract::{ALIGNMENT, PREPROCESSING_VERSION};
 pub use error::RegistryError;
 pub use family::{Family, Role, RoleInput};
 pub use spec::{
     Batch, InputSpec, ModelSpec, Pooling, PrepareSpec, Recipe, ResizeDefaults, Thresholds,
 };
+pub use vector_space::{ALIGNMENT, PREPROCESSING_VERSION};
 
 const EMBEDDED: &str = include_str!("../../../configs/models.yaml");
 

@@ -7,7 +7,7 @@ use facescan::{
     http::{
         AppState,
         extract::{ImageRequest, face_input::FaceInput, faces::FacesRequest, pair::PairRequest},
-        handlers::enrolments::EnrolRequest,
+        handlers::enrollments::EnrollRequest,
     },
     ingest::source::{Content, ImageInput},
     pipeline::{
@@ -90,11 +90,11 @@ fn check_pair(content_type: &str, body: &[u8]) {
     });
 }
 
-/// A body is the faces of an enrolment, or an error of the request.
+/// A body is the faces of an enrollment, or an error of the request.
 fn check_faces(content_type: &str, body: &[u8]) {
     with_server(async |state| {
         let request = request(content_type, whole(body));
-        match FacesRequest::<EnrolRequest>::from_request(request, state).await {
+        match FacesRequest::<EnrollRequest>::from_request(request, state).await {
             Ok(read) => {
                 let limit = state.config.server.max_images_per_request;
                 assert!((1..=limit).contains(&read.faces.len()));
@@ -115,7 +115,7 @@ fn size_of_face(face: &FaceInput) -> usize {
     }
 }
 
-/// Reads a body as two faces, as faces of an enrolment, as a scan, and as `/process`, which takes masks. Returns the scan.
+/// Reads a body as two faces, as faces of an enrollment, as a scan, and as `/process`, which takes masks. Returns the scan.
 fn check_images(content_type: &str, body: &[u8]) -> Outcome {
     check_pair(content_type, body);
     check_faces(content_type, body);

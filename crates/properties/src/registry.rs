@@ -39,7 +39,7 @@ pub fn registry(text: &[u8]) {
 }
 
 fn check(model: &ModelSpec) {
-    assert_eq!(model.contract().len(), 32);
+    assert_eq!(model.vector_space().len(), 32);
     assert!(
         !model.id.is_empty() && !model.id.contains('/'),
         "{}",

@@ -33,7 +33,7 @@ models:
     family: centerface
     file: faces.onnx
     sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
-    licence: none
+    license: none
     commercial_use: true
     source: none
     input: { width: 640, height: 640, size_multiple: 32, channel_order: rgb, mean: [0, 0, 0], scale: [1, 1, 1] }
@@ -42,7 +42,7 @@ models:
     family: sface
     file: vectors.onnx
     sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
-    licence: none
+    license: none
     commercial_use: true
     source: none
     dim: 4

@@ -1,9 +1,9 @@
 //! Collections of enrolled faces: collections, their subjects, and the vectors that searches compare.
 //!
-//! Erasing a collection, a subject or an enrolment is an [erasure](crate::Erasure).
+//! Erasing a collection, a subject or an enrollment is an [erasure](crate::Erasure).
 
 mod detach;
-mod enrol;
+mod enroll;
 mod expire;
 mod index;
 mod live;
@@ -16,7 +16,7 @@ pub(crate) use detach::detach_scans;
 pub(crate) use manage::{by_id, lock};
 pub use records::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,
-    Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment, Subject,
+    Enrolled, Enrollment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrollment, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
-pub(crate) use rows::EnrolmentRow;
+pub(crate) use rows::EnrollmentRow;

@@ -183,7 +183,7 @@ impl Kind {
         match code {
             // Undefined table.
             "42P01" => Self::NotMigrated,
-            // Serialisation failure, deadlock, lock timeout, statement timeout, a read-only standby, a database that
+            // Serialization failure, deadlock, lock timeout, statement timeout, a read-only standby, a database that
             // accepts no connections now, a database that does not exist (yet).
             "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
                 Self::Unavailable

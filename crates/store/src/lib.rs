@@ -63,7 +63,7 @@ pub use batches::{
 };
 pub use collections::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,
-    Enrolled, Enrolment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrolment, Subject,
+    Enrolled, Enrollment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrollment, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
 pub use erasures::{

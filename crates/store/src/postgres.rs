@@ -47,14 +47,14 @@ fn encrypted(options: PgConnectOptions, url: &str) -> PgConnectOptions {
     }
 }
 
-/// The statement for the tables whose rows are erased, with their indexes. `enrolments` is the first, because indexes of vectors
+/// The statement for the tables whose rows are erased, with their indexes. `enrollments` is the first, because indexes of vectors
 /// are built there. If VACUUM cannot have it, the other tables are not read.
 macro_rules! vacuum {
     ($option:literal) => {
         concat!(
             "VACUUM (",
             $option,
-            ") enrolments, images, image_sources, scans, faces, embeddings, image_embeddings, batch_items, batches, \
+            ") enrollments, images, image_sources, scans, faces, embeddings, image_embeddings, batch_items, batches, \
              webhooks, webhook_hosts, collections, subjects, memberships, people"
         )
     };

@@ -142,13 +142,13 @@ impl NatsQueue {
         // Without the stream, nothing would keep the messages.
         self.consumer().await?;
         let jetstream = self.jetstream();
-        let mut acknowledgements = Vec::with_capacity(chunks.len());
+        let mut acknowledgments = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             let payload = format!("{}/{}", chunk.batch, chunk.number);
             let published = jetstream.publish(subject(chunk), payload.into()).await;
-            acknowledgements.push(published.map_err(failed)?.into_future());
+            acknowledgments.push(published.map_err(failed)?.into_future());
         }
-        let acknowledged = try_join_all(acknowledgements).await;
+        let acknowledged = try_join_all(acknowledgments).await;
         if let Err(error) = acknowledged {
             self.forget().await;
             return Err(failed(error));

@@ -1,4 +1,4 @@
-//! The answer to a submission, and the digest that recognises a repeated one.
+//! The answer to a submission, and the digest that recognizes a repeated one.
 
 use facescan_store::{BatchState, NewItem};
 use serde::{Deserialize, Serialize};

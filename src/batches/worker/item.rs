@@ -389,8 +389,10 @@ impl ItemRunner<'_> {
             ..
         } = self.batches;
         let scanned = runner.run(self.context, image, &plan.image.scan);
-        let contract = &runner.pipeline.models.embedder.contract;
-        let vector = plan.image.face_to_search(contract, scanned.await?.result)?;
+        let vector_space = &runner.pipeline.models.embedder.vector_space;
+        let vector = plan
+            .image
+            .face_to_search(vector_space, scanned.await?.result)?;
         let collection = collections.of(self.context, plan.collection).await?;
         let wanted = (slice::from_ref(&vector), &plan.search);
         let results = collections

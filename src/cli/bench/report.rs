@@ -14,7 +14,7 @@ use serde_json::Value;
 use device::Device;
 
 mod device;
-pub mod maths;
+pub mod math;
 
 /// Figures that can be rendered.
 pub trait Render {
@@ -64,7 +64,7 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
     let text = report.markdown();
     write!(io::stdout().lock(), "{text}")?;
     if BUILD == "debug" {
-        eprintln!("this build is not optimised; measure with `cargo build --release`");
+        eprintln!("this build is not optimized; measure with `cargo build --release`");
     }
     let Some(folder) = folder else {
         return Ok(());

@@ -61,7 +61,7 @@ pub enum VectorFile {
 /// JSON lines.
 pub struct Lines {
     out: Box<dyn Write>,
-    contract: String,
+    vector_space: String,
     vectors: usize,
 }
 
@@ -81,14 +81,14 @@ struct Line<'a> {
     row: Option<usize>,
     #[serde(flatten)]
     face: Option<&'a FacePlace>,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<&'a [f32]>,
-    /// The contract of the vector. Only vectors with the same contract can be compared.
+    /// The vector space of the vector. Only vectors with the same vector space can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    contract: Option<&'a str>,
+    vector_space: Option<&'a str>,
     /// The precision that the model used for the vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<NumericPrecision>,
@@ -103,12 +103,12 @@ impl VectorFile {
     /// Returns an error if the file cannot be created.
     pub fn create(
         out: Option<(&Path, Ending)>,
-        contract: &str,
+        vector_space: &str,
         dim: usize,
     ) -> anyhow::Result<Self> {
         let lines = |out: Box<dyn Write>| Lines {
             out,
-            contract: contract.to_owned(),
+            vector_space: vector_space.to_owned(),
             vectors: 0,
         };
         let Some((path, ending)) = out else {
@@ -125,9 +125,11 @@ impl VectorFile {
                     dim,
                 })
             }
-            Ending::Parquet => {
-                Self::Parquet(Box::new(ParquetFile::new(create(path)?, contract, dim)?))
-            }
+            Ending::Parquet => Self::Parquet(Box::new(ParquetFile::new(
+                create(path)?,
+                vector_space,
+                dim,
+            )?)),
             Ending::Jsonl => Self::Jsonl(lines(Box::new(BufWriter::new(create(path)?)))),
         })
     }
@@ -187,7 +189,7 @@ impl Lines {
             embedding: vector
                 .filter(|_| with_vector)
                 .map(|vector| vector.embedding.vector.as_slice()),
-            contract: vector.map(|_| self.contract.as_str()),
+            vector_space: vector.map(|_| self.vector_space.as_str()),
             precision: vector.and_then(|vector| vector.embedding.precision),
             error: record.error.as_ref(),
         };

@@ -69,7 +69,7 @@ impl Differences {
         }
     }
 
-    /// Summarises the differences.
+    /// Summarizes the differences.
     pub fn summary(&self) -> Summary {
         let values = self.values.max(1) as f64;
         let mut seen = 0;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_summarised_in_both_units() {
+    fn differences_are_summarized_in_both_units() {
         let mut differences = Differences::default();
         differences.add(&[0.0, 10.0, 20.0, 255.0], &[0.0, 11.0, 17.5, 0.0]);
         let summary = differences.summary();

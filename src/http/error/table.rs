@@ -50,8 +50,8 @@ kinds! {
         "the body did not arrive within 60000 ms; send it faster, or fewer images");
     CONFLICT(409, "conflict", "conflict",
         "another collection has the name `staff`; choose another name");
-    CONTRACT_MISMATCH(409, "contract_mismatch", "vectors of two contracts",
-        "`a` has the contract c1 and `b` has c2; compare vectors of one contract only");
+    VECTOR_SPACE_MISMATCH(409, "vector_space_mismatch", "vectors of two vector spaces",
+        "`a` has the vector space c1 and `b` has c2; compare vectors of one vector space only");
     IDEMPOTENCY_CONFLICT(409, "idempotency_conflict", "idempotency key reused",
         "the idempotency key belongs to the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, which another body created; use a new key");
     BODY_TOO_LARGE(413, "body_too_large", "body too large",
@@ -65,7 +65,7 @@ kinds! {
     UNSUPPORTED_MEDIA_TYPE(415, "unsupported_media_type", "unsupported media type",
         "the content-type text/plain is not accepted; send image/* or application/octet-stream, multipart/form-data, application/json or application/msgpack");
     IMAGE_UNSUPPORTED(415, "image_unsupported", "unsupported image",
-        "this tiff variant is not supported: its colour type or compression cannot be decoded; convert the image first");
+        "this tiff variant is not supported: its color type or compression cannot be decoded; convert the image first");
     INVALID_OPTION(422, "invalid_option", "invalid option",
         "option `x-request-timeout-ms`: must be a whole number of milliseconds, at least 1");
     IMAGE_CORRUPT(422, "image_corrupt", "corrupt image",

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The names of ids in the path that follow the id of the collection.
-const MEMBERS: [&str; 4] = ["subject", "enrolment", "person", "clustering"];
+const MEMBERS: [&str; 4] = ["subject", "enrollment", "person", "clustering"];
 
 /// A request for a collection of the caller's tenant.
 pub struct CollectionRequest {
@@ -27,7 +27,7 @@ pub struct CollectionRequest {
     pub context: RequestContext,
     /// The id of the collection.
     pub id: Uuid,
-    /// The id of a subject, an enrolment, a person or a clustering, if the path has one.
+    /// The id of a subject, an enrollment, a person or a clustering, if the path has one.
     pub member: Option<Uuid>,
     /// The format that the caller accepts.
     pub accepted: Accepted,
@@ -64,7 +64,7 @@ impl CollectionRequest {
         self.state.audit.record(&self.context, event).await
     }
 
-    /// Returns the id of the subject, the enrolment, the person or the clustering.
+    /// Returns the id of the subject, the enrollment, the person or the clustering.
     ///
     /// # Errors
     /// [`ApiError::Internal`] if the route has none.

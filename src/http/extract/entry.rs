@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub metadata: Option<JsonText>,
     pub face_id: Option<String>,
     pub embedding: Option<VectorEntry>,
-    pub contract: Option<String>,
+    pub vector_space: Option<String>,
     /// The fields that are unknown or of another type. The entry itself has no name.
     pub errors: Vec<FieldError>,
 }
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for EntrySeed {
                         "source" => entry.source = text,
                         "source_url" => entry.source_url = text,
                         "face_id" => entry.face_id = text,
-                        _ => entry.contract = text,
+                        _ => entry.vector_space = text,
                     }
                 }
             }

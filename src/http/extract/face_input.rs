@@ -27,7 +27,7 @@ impl FaceInput {
 }
 
 /// The fields of an entry that is a face.
-pub(super) const FACE_FIELDS: &[&str] = &["data", "url", "face_id", "embedding", "contract"];
+pub(super) const FACE_FIELDS: &[&str] = &["data", "url", "face_id", "embedding", "vector_space"];
 
 impl FaceInput {
     /// Reads a face of a body.
@@ -52,20 +52,20 @@ impl FaceInput {
         if let Some(id) = entry.face_id {
             return stored(&id, "face_id").map_err(one);
         }
-        match (entry.embedding, entry.contract) {
-            (Some(embedding), Some(contract)) => {
+        match (entry.embedding, entry.vector_space) {
+            (Some(embedding), Some(vector_space)) => {
                 let values = embedding.into_values().map_err(one)?;
-                let vector = FaceVector::of_caller(contract, values)
+                let vector = FaceVector::of_caller(vector_space, values)
                     .map_err(|error| one(FieldError::new(error.option, error.detail)))?;
                 Ok(Self::Vector(vector))
             }
             (Some(_), None) => {
                 let detail = "is missing; an embedding needs it, as the answers of /embed have it";
-                Err(one(FieldError::new("contract", detail)))
+                Err(one(FieldError::new("vector_space", detail)))
             }
             (None, Some(_)) => {
                 let detail = "belongs to an `embedding`; leave it out";
-                Err(one(FieldError::new("contract", detail)))
+                Err(one(FieldError::new("vector_space", detail)))
             }
             (None, None) => Ok(Self::Image(ImageInput::from_sources(entry.data, entry.url))),
         }

@@ -1,4 +1,4 @@
-//! Reads faces and options: the bodies of enrolments and of searches.
+//! Reads faces and options: the bodies of enrollments and of searches.
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;

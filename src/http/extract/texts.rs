@@ -258,7 +258,7 @@ mod tests {
                 true,
             ),
             (
-                json!({"faces": [{"embedding": long, "contract": "a"}]}),
+                json!({"faces": [{"embedding": long, "vector_space": "a"}]}),
                 false,
             ),
             (json!({"images": [{"id": long}]}), false),

@@ -16,7 +16,7 @@ use crate::{
 /// The error rates of the embedders.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CalibrationAnswer {
-    /// One table for each contract that has one.
+    /// One table for each vector space that has one.
     calibrations: Vec<Calibration>,
 }
 

@@ -162,7 +162,7 @@ impl From<Clustering> for ClusteringAnswer {
 /// A server groups the faces in the background. One clustering of a library runs at a time.
 #[utoipa::path(
     post, path = "/collections/{id}/clusterings", operation_id = "create_clustering", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the library")),
     request_body = ClusteringBody,
     responses(CollectionFailures)
@@ -174,8 +174,8 @@ pub async fn create(
     let library = request.library().await?;
     let JsonObject(body) = body?;
     let state = &request.state;
-    let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
-    let calibration = state.calibrations.of(&library.contract);
+    let uncalibrated = || RecognitionError::Uncalibrated(library.vector_space.clone());
+    let calibration = state.calibrations.of(&library.vector_space);
     check(
         calibration.ok_or_else(uncalibrated)?,
         state.collections.max_search_far,
@@ -254,7 +254,7 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAns
 /// is.
 #[utoipa::path(
     post, path = "/collections/{id}/clusterings/{clustering}/cancel", operation_id = "cancel_clustering", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("clustering" = Uuid, Path, description = "The id of the clustering"),

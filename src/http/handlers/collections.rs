@@ -146,8 +146,8 @@ pub struct CollectionAnswer {
     id: Uuid,
     name: String,
     kind: CollectionKindName,
-    /// The contract of all its vectors: that of the embedder when the collection was created. It never changes.
-    contract: String,
+    /// The vector space of all its vectors: that of the embedder when the collection was created. It never changes.
+    vector_space: String,
     /// The length of its vectors.
     dim: u32,
     /// Why the faces are processed. A search must name it.
@@ -169,7 +169,7 @@ pub struct CollectionAnswer {
     subjects: Option<u64>,
     /// The number of enrolled faces. Lists do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    enrolments: Option<u64>,
+    enrollments: Option<u64>,
 }
 
 impl Listed for CollectionAnswer {
@@ -185,7 +185,7 @@ impl CollectionAnswer {
             id: collection.id,
             name: terms.name,
             kind: collection.kind.into(),
-            contract: collection.contract,
+            vector_space: collection.vector_space,
             dim: collection.dim,
             purpose: terms.purpose,
             legal_basis: terms.legal_basis,
@@ -194,7 +194,7 @@ impl CollectionAnswer {
             far: terms.far,
             created_at: collection.created_at,
             subjects: size.map(|size| size.subjects),
-            enrolments: size.map(|size| size.enrolments),
+            enrollments: size.map(|size| size.enrollments),
         }
     }
 }
@@ -204,7 +204,7 @@ impl CollectionAnswer {
 /// Scans never add to it. Faces are enrolled in it one by one, each for a subject.
 #[utoipa::path(
     post, path = "/collections", operation_id = "create_collection", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     request_body = CollectionBody,
     responses(CollectionsFailures)
 )]
@@ -250,9 +250,9 @@ fn new_collection(
         retention_days: body.retention_days,
         far: body.far.unwrap_or(settings.search_far),
     };
-    let calibration = state.calibrations.of(&embedder.contract);
+    let calibration = state.calibrations.of(&embedder.vector_space);
     if kind != CollectionKind::Gallery && calibration.is_none() {
-        return Err(RecognitionError::Uncalibrated(embedder.contract.to_string()).into());
+        return Err(RecognitionError::Uncalibrated(embedder.vector_space.to_string()).into());
     }
     check_consent(kind, Some(body.consent_required))?;
     check_terms(&terms, settings, calibration)?;
@@ -261,7 +261,7 @@ fn new_collection(
         id: clock.new_id(),
         tenant: context.principal.tenant.to_string(),
         kind,
-        contract: embedder.contract.to_string(),
+        vector_space: embedder.vector_space.to_string(),
         dim: u32::try_from(embedder.dim).unwrap_or(u32::MAX),
         created_at: clock.now(),
         position: 0,
@@ -330,10 +330,10 @@ async fn answer(
 
 /// Changes a collection.
 ///
-/// If it requires consent from now on, the faces of subjects without any consent are erased. Its kind, its contract and its purpose never change: the subjects were enrolled for that purpose.
+/// If it requires consent from now on, the faces of subjects without any consent are erased. Its kind, its vector space and its purpose never change: the subjects were enrolled for that purpose.
 #[utoipa::path(
     patch, path = "/collections/{id}", operation_id = "change_collection", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
     request_body = CollectionChangeBody,
     responses(CollectionFailures)
@@ -353,7 +353,7 @@ pub async fn change(
     };
     let state = &request.state;
     check_consent(collection.kind, change.consent_required)?;
-    let calibration = state.calibrations.of(&collection.contract);
+    let calibration = state.calibrations.of(&collection.vector_space);
     check_change(&change, &state.config.recognition, calibration)?;
     let details = json!({
         "retention_days": change.retention_days,

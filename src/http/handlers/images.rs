@@ -165,15 +165,15 @@ pub struct StoredScanAnswer {
     created_at: OffsetDateTime,
     /// The faces, largest first.
     faces: Vec<StoredFaceAnswer>,
-    /// The L2-normalised vector of the whole image.
+    /// The L2-normalized vector of the whole image.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<Vec<f32>>,
-    /// The length of that vector before normalisation.
+    /// The length of that vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
-    /// The contract of that vector. Only vectors with the same contract can be compared.
+    /// The vector space of that vector. Only vectors with the same vector space can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    contract: Option<String>,
+    vector_space: Option<String>,
     /// The precision that the model used for that vector. Absent if a remote server ran the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<NumericPrecision>,
@@ -199,15 +199,15 @@ pub struct StoredFaceAnswer {
     #[serde(flatten)]
     #[schema(value_type = FaceResults)]
     results: Option<Value>,
-    /// The L2-normalised vector.
+    /// The L2-normalized vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<Vec<f32>>,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
-    /// The contract of the vector. Only vectors with the same contract can be compared.
+    /// The vector space of the vector. Only vectors with the same vector space can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    contract: Option<String>,
+    vector_space: Option<String>,
     /// The precision that the model used for the vector.
     #[serde(skip_serializing_if = "Option::is_none")]
     precision: Option<NumericPrecision>,
@@ -252,11 +252,11 @@ impl ImageAnswer {
 
 impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
-        let (embedding, embedding_norm, contract, precision) = match scan.image_embedding {
+        let (embedding, embedding_norm, vector_space, precision) = match scan.image_embedding {
             Some(stored) => (
                 Some(stored.vector),
                 Some(stored.norm),
-                Some(stored.contract),
+                Some(stored.vector_space),
                 stored.precision,
             ),
             None => (None, None, None, None),
@@ -272,7 +272,7 @@ impl From<StoredScan> for StoredScanAnswer {
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
             embedding,
             embedding_norm,
-            contract,
+            vector_space,
             precision,
         }
     }
@@ -280,11 +280,11 @@ impl From<StoredScan> for StoredScanAnswer {
 
 impl From<StoredFace> for StoredFaceAnswer {
     fn from(face: StoredFace) -> Self {
-        let (embedding, embedding_norm, contract, precision) = match face.embedding {
+        let (embedding, embedding_norm, vector_space, precision) = match face.embedding {
             Some(stored) => (
                 Some(stored.vector),
                 Some(stored.norm),
-                Some(stored.contract),
+                Some(stored.vector_space),
                 Some(stored.precision),
             ),
             None => (None, None, None, None),
@@ -299,7 +299,7 @@ impl From<StoredFace> for StoredFaceAnswer {
             results: face.results,
             embedding,
             embedding_norm,
-            contract,
+            vector_space,
             precision,
         }
     }

@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
-    enrolments::EnrolmentStatus,
+    enrollments::EnrollmentStatus,
     named_faces::{NamedFace, NamedFaces},
     page::Cursor,
 };
@@ -39,17 +39,17 @@ use crate::{
     },
     recognition::{
         collections::key,
-        libraries::enrol::{FaceForLibrary, LibraryOutcome},
+        libraries::enroll::{FaceForLibrary, LibraryOutcome},
         verify::{FaceVector, VerifyRequest},
     },
 };
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(enrol, list))
+    OpenApiRouter::new().routes(routes!(enroll, list))
 }
 
-/// Options of an enrolment in a library.
+/// Options of an enrollment in a library.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LibraryOptions)]
@@ -104,11 +104,11 @@ pub struct LibraryEntry {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LibraryEntryFace {
     /// Whether it is enrolled.
-    status: EnrolmentStatus,
+    status: EnrollmentStatus,
     /// The id of the enrolled face.
     #[serde(skip_serializing_if = "Option::is_none")]
-    enrolment_id: Option<Uuid>,
-    /// Why it is not enrolled: `contract_mismatch` or `suppressed`.
+    enrollment_id: Option<Uuid>,
+    /// Why it is not enrolled: `vector_space_mismatch` or `suppressed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// `[x1, y1, x2, y2]` in pixels of the upright image. Absent for stored faces and vectors.
@@ -130,7 +130,7 @@ impl Listed for LibraryFaceAnswer {
 #[schema(as = LibraryFace)]
 pub struct LibraryFaceAnswer {
     /// The id of the enrolled face.
-    enrolment_id: Uuid,
+    enrollment_id: Uuid,
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
@@ -153,13 +153,13 @@ pub struct LibraryFaceAnswer {
 impl From<LibraryFace> for LibraryFaceAnswer {
     fn from(face: LibraryFace) -> Self {
         Self {
-            enrolment_id: face.enrolment.id,
-            face_id: face.enrolment.face_id,
+            enrollment_id: face.enrollment.id,
+            face_id: face.enrollment.face_id,
             image_id: face.image_id,
             person_id: face.membership.person_id,
             pinned: face.membership.is_pinned,
             acceptable: face.is_acceptable,
-            created_at: face.enrolment.created_at,
+            created_at: face.enrollment.created_at,
         }
     }
 }
@@ -188,13 +188,13 @@ struct ShownFace {
     acceptable: bool,
 }
 
-/// Enrols all faces of images in a library.
+/// Enrolls all faces of images in a library.
 ///
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
 /// the scope `read`, and a vector or an aligned crop the scope `search_vectors`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
 #[utoipa::path(
-    post, path = "/collections/{id}/faces", operation_id = "enrol_in_library", tag = "recognition",
-    security(("key" = ["enrol"])),
+    post, path = "/collections/{id}/faces", operation_id = "enroll_in_library", tag = "recognition",
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the library"), LibraryRequest),
     request_body(content(
         (LibraryBody = "application/json"), (LibraryBody = "application/msgpack"),
@@ -202,7 +202,7 @@ struct ShownFace {
     )),
     responses(FacesFailures)
 )]
-pub async fn enrol(
+pub async fn enroll(
     request: CollectionRequest,
     body: Result<FacesRequest<LibraryRequest>, ApiError>,
 ) -> Result<Negotiated<LibraryAnswer>, ApiError> {
@@ -221,12 +221,12 @@ pub async fn enrol(
         state,
         context: &context,
         plan: &plan,
-        action: "enrol_in_library",
+        action: "enroll_in_library",
     };
-    let contract = &state.pipeline.models.embedder.contract;
+    let vector_space = &state.pipeline.models.embedder.vector_space;
     let (mut images, mut shown) = (Vec::new(), Vec::new());
     for face in named.read(faces).await? {
-        let (found, error) = match found(contract, face) {
+        let (found, error) = match found(vector_space, face) {
             Ok(found) => (found, None),
             Err(error) => (Vec::new(), Some(error)),
         };
@@ -234,7 +234,7 @@ pub async fn enrol(
         images.push(faces);
         shown.push((of_image, error));
     }
-    let outcomes = state.libraries.enrol(&context, &library, images).await?;
+    let outcomes = state.libraries.enroll(&context, &library, images).await?;
     let entries = outcomes.into_iter().zip(shown);
     let answer = LibraryAnswer {
         request_id: context.id.to_string(),
@@ -277,17 +277,17 @@ impl LibraryEntry {
 
 impl LibraryEntryFace {
     fn new(outcome: LibraryOutcome, shown: ShownFace) -> Self {
-        let (enrolment_id, reason) = match outcome {
+        let (enrollment_id, reason) = match outcome {
             LibraryOutcome::Enrolled(id) => (Some(id), None),
-            LibraryOutcome::ContractMismatch => (None, Some("contract_mismatch")),
+            LibraryOutcome::VectorSpaceMismatch => (None, Some("vector_space_mismatch")),
             LibraryOutcome::Suppressed => (None, Some("suppressed")),
         };
         Self {
-            status: match enrolment_id {
-                Some(_) => EnrolmentStatus::Enrolled,
-                None => EnrolmentStatus::Rejected,
+            status: match enrollment_id {
+                Some(_) => EnrollmentStatus::Enrolled,
+                None => EnrollmentStatus::Rejected,
             },
-            enrolment_id,
+            enrollment_id,
             reason,
             bbox: shown.bbox,
             acceptable: shown.acceptable,
@@ -296,14 +296,17 @@ impl LibraryEntryFace {
 }
 
 /// Returns the faces of an entry of the request, or the error of its image.
-fn found(contract: &str, face: NamedFace) -> Result<Vec<(FaceForLibrary, ShownFace)>, ErrorEntry> {
+fn found(
+    vector_space: &str,
+    face: NamedFace,
+) -> Result<Vec<(FaceForLibrary, ShownFace)>, ErrorEntry> {
     let (vector, face_id) = match face {
         NamedFace::Vector(vector) => (vector, None),
         NamedFace::Stored(id, vector) => (vector, Some(id)),
         NamedFace::Scanned(scan) => {
             let scan = scan.map_err(|error| ErrorEntry::from(&ApiError::from(error)))?;
             let faces = scan.faces.iter();
-            let faces = faces.filter_map(|face| of_image(contract, face));
+            let faces = faces.filter_map(|face| of_image(vector_space, face));
             return Ok(faces.collect());
         }
     };
@@ -319,11 +322,11 @@ fn found(contract: &str, face: NamedFace) -> Result<Vec<(FaceForLibrary, ShownFa
     Ok(vec![(face, shown)])
 }
 
-fn of_image(contract: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> {
+fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> {
     let quality = face.results.quality.as_ref();
     let acceptable = quality.is_none_or(|quality| quality.acceptable);
     let for_library = FaceForLibrary {
-        vector: FaceVector::of_found(contract, face)?,
+        vector: FaceVector::of_found(vector_space, face)?,
         face_id: None,
         is_acceptable: acceptable,
     };
@@ -359,6 +362,6 @@ pub async fn list(
     let listed = store
         .library_faces(key(&library), filter, cursor.wanted())
         .await?;
-    let page = cursor.page(listed, |face| face.enrolment.id, LibraryFaceAnswer::from);
+    let page = cursor.page(listed, |face| face.enrollment.id, LibraryFaceAnswer::from);
     Negotiated::small(request.accepted, &page)
 }

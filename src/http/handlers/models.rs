@@ -20,18 +20,18 @@ pub struct ModelEntry {
     family: String,
     /// The sha256 of the model file.
     sha256: String,
-    /// The licence of the weights.
-    licence: String,
-    /// Whether the licence allows commercial use.
+    /// The license of the weights.
+    license: String,
+    /// Whether the license allows commercial use.
     commercial_use: bool,
     /// The origin of the weights.
     source: String,
     /// The length of the vectors of an embedder or encoder.
     #[serde(skip_serializing_if = "Option::is_none")]
     dim: Option<usize>,
-    /// The contract of the vectors. Only vectors with the same contract can be compared.
+    /// The vector space of the vectors. Only vectors with the same vector space can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
-    contract: Option<String>,
+    vector_space: Option<String>,
     /// Whether this server has loaded the model.
     loaded: bool,
 }
@@ -60,11 +60,11 @@ pub async fn list(State(state): State<AppState>) -> Json<Vec<ModelEntry>> {
             role: spec.role.to_string(),
             family: spec.family.to_string(),
             sha256: spec.sha256.clone(),
-            licence: spec.licence.clone(),
+            license: spec.license.clone(),
             commercial_use: spec.commercial_use,
             source: spec.source.clone(),
             dim: spec.dim,
-            contract: spec.dim.map(|_| spec.contract()),
+            vector_space: spec.dim.map(|_| spec.vector_space()),
             loaded: loaded.contains(&&spec.id),
         })
         .collect();

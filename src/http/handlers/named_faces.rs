@@ -1,4 +1,4 @@
-//! The faces that the body of an enrolment or of a search names, with their vectors.
+//! The faces that the body of an enrollment or of a search names, with their vectors.
 
 use facescan_store::StoredFace;
 use uuid::Uuid;

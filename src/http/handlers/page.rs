@@ -74,8 +74,8 @@ impl Cursor {
             return Ok(());
         };
         let store = &state.collections.store;
-        let found = store.enrolment(key(collection), after).await?;
-        found.ok_or(RecognitionError::NoEnrolment(after))?;
+        let found = store.enrollment(key(collection), after).await?;
+        found.ok_or(RecognitionError::NoEnrollment(after))?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! `/collections/{id}/people` and below, and `/collections/{id}/enrolments/{enrolment}/person`.
+//! `/collections/{id}/people` and below, and `/collections/{id}/enrollments/{enrollment}/person`.
 
 use axum::extract::RawQuery;
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
@@ -181,7 +181,7 @@ async fn answer(
 /// Names a person.
 #[utoipa::path(
     patch, path = "/collections/{id}/people/{person}", operation_id = "rename_person", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("person" = Uuid, Path, description = "The id of the person"),
@@ -239,7 +239,7 @@ pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
 /// All their faces are pinned: no clustering changes them.
 #[utoipa::path(
     post, path = "/collections/{id}/people/merge", operation_id = "merge_people", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the library")),
     request_body = PeopleMerge,
     responses(CollectionFailures)
@@ -264,7 +264,7 @@ pub async fn merge(
 /// All faces of both are pinned: no clustering changes them.
 #[utoipa::path(
     post, path = "/collections/{id}/people/{person}/split", operation_id = "split_person", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the library"),
         ("person" = Uuid, Path, description = "The id of the person"),
@@ -299,11 +299,11 @@ fn check_members(name: &str, members: &[Uuid]) -> Result<(), ApiError> {
 ///
 /// The face is pinned: no clustering changes it.
 #[utoipa::path(
-    put, path = "/collections/{id}/enrolments/{enrolment}/person", operation_id = "assign_face", tag = "recognition",
-    security(("key" = ["enrol"])),
+    put, path = "/collections/{id}/enrollments/{enrollment}/person", operation_id = "assign_face", tag = "recognition",
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the library"),
-        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+        ("enrollment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
     request_body = FacePerson,
     responses(CollectionFailures)
@@ -325,11 +325,11 @@ pub async fn assign(
 
 /// Lets clusterings decide again who a face shows.
 #[utoipa::path(
-    delete, path = "/collections/{id}/enrolments/{enrolment}/person", operation_id = "unpin_face", tag = "recognition",
-    security(("key" = ["enrol"])),
+    delete, path = "/collections/{id}/enrollments/{enrollment}/person", operation_id = "unpin_face", tag = "recognition",
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the library"),
-        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+        ("enrollment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
     responses(LibraryFailures)
 )]

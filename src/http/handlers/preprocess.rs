@@ -101,7 +101,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(preprocess))
 }
 
-/// Makes a tensor of images: resized, normalised, in one batch.
+/// Makes a tensor of images: resized, normalized, in one batch.
 ///
 /// Without an `Accept` header the answer is a NumPy file. The header `x-facescan-index` then has the index of the image
 /// of each row, and `x-facescan-errors` has the failed images as `index:code`. JSON and msgpack answers contain the

@@ -102,7 +102,7 @@ impl<T> RequestResults<T> {
     }
 }
 
-/// The thread that serialises an answer.
+/// The thread that serializes an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOn {
     /// The thread of the handler. For a small answer this is faster than another thread.
@@ -112,7 +112,7 @@ pub enum WriteOn {
 }
 
 impl WriteOn {
-    /// The maximum number of values that the thread of a handler serialises: 16 vectors of 512 values.
+    /// The maximum number of values that the thread of a handler serializes: 16 vectors of 512 values.
     const MAX_VALUES: usize = 16 * 512;
 
     /// The values that an entry counts at least, because its other fields also take time.
@@ -222,7 +222,7 @@ impl<P: Plan> PlanRun<'_, P> {
     /// Writes a structured answer.
     ///
     /// # Errors
-    /// [`ApiError::Internal`] if the answer cannot be serialised.
+    /// [`ApiError::Internal`] if the answer cannot be serialized.
     pub async fn respond<T: Serialize + Send + 'static>(
         &self,
         accepted: Accepted,

@@ -267,10 +267,12 @@ impl FacesToSearch {
             plan: &scan,
             action: "search_image",
         };
-        let contract = &state.pipeline.models.embedder.contract;
+        let vector_space = &state.pipeline.models.embedder.vector_space;
         let faces = named.read(body.faces).await?.into_iter();
         Ok(Self {
-            vectors: faces.map(|face| vector_of(contract, &scan, face)).collect(),
+            vectors: faces
+                .map(|face| vector_of(vector_space, &scan, face))
+                .collect(),
             context: body.context,
             plan,
             _reservations: body.reservations,
@@ -278,12 +280,16 @@ impl FacesToSearch {
     }
 }
 
-fn vector_of(contract: &str, plan: &VerifyPlan, face: NamedFace) -> Result<FaceVector, ApiError> {
+fn vector_of(
+    vector_space: &str,
+    plan: &VerifyPlan,
+    face: NamedFace,
+) -> Result<FaceVector, ApiError> {
     let scan = match face {
         NamedFace::Vector(vector) | NamedFace::Stored(_, vector) => return Ok(vector),
         NamedFace::Scanned(scan) => (*scan)?,
     };
-    Ok(plan.face_to_search(contract, scan)?)
+    Ok(plan.face_to_search(vector_space, scan)?)
 }
 
 /// Lists the searches of a collection, as the audit trail has them.

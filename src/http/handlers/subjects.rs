@@ -120,7 +120,7 @@ pub struct SubjectAnswer {
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
-    /// The last interaction, from which the retention counts: the creation, a change, or an enrolment of a face.
+    /// The last interaction, from which the retention counts: the creation, a change, or an enrollment of a face.
     #[serde(with = "time::serde::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     last_seen_at: OffsetDateTime,
@@ -189,7 +189,7 @@ impl From<Subject> for SubjectAnswer {
 /// Creates a subject in a collection.
 #[utoipa::path(
     post, path = "/collections/{id}/subjects", operation_id = "create_subject", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the collection")),
     request_body = SubjectBody,
     responses(CollectionFailures)
@@ -230,7 +230,7 @@ pub async fn create(
 /// Lists the subjects of a collection.
 #[utoipa::path(
     get, path = "/collections/{id}/subjects", operation_id = "list_subjects", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
     responses(StoredFailures)
 )]
@@ -259,7 +259,7 @@ pub async fn list(
 /// Reads a subject.
 #[utoipa::path(
     get, path = "/collections/{id}/subjects/{subject}", operation_id = "read_subject", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
@@ -289,7 +289,7 @@ async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
 /// collection requires one, the faces of the subject are erased.
 #[utoipa::path(
     patch, path = "/collections/{id}/subjects/{subject}", operation_id = "change_subject", tag = "recognition",
-    security(("key" = ["enrol"])),
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),

@@ -60,8 +60,8 @@ pub struct VerifyAnswer {
     /// The false accept rate at the threshold. Null if the embedder has no calibration.
     #[schema(required)]
     far: Option<FarEstimate>,
-    /// The contract of both vectors.
-    contract: String,
+    /// The vector space of both vectors.
+    vector_space: String,
     /// The models that made the vectors of the images. Empty if no image was sent.
     models: ModelsUsed,
     /// The device of each operation.
@@ -99,7 +99,7 @@ pub struct ComparedFace {
     /// The results without a vector. A stored face has those that were computed when it was stored.
     #[serde(flatten)]
     results: FaceResults,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding_norm: Option<f32>,
     /// The precision that the model used for the vector.
@@ -168,7 +168,7 @@ pub async fn verify(
         similarity: compared.similarity,
         threshold: compared.threshold,
         far: compared.far,
-        contract: compared.contract,
+        vector_space: compared.vector_space,
         models,
         devices: ran.devices,
         a: a.face,
@@ -275,10 +275,10 @@ impl VerifyRun<'_> {
         }
         let scan = output.result;
         let (image, faces_found) = (scan.image.clone(), scan.faces.len());
-        let contract = &self.state.pipeline.models.embedder.contract;
+        let vector_space = &self.state.pipeline.models.embedder.vector_space;
         let resolved = self.plan.face.choose(scan).and_then(|face| {
             Some(Resolved {
-                vector: FaceVector::of_found(contract, &face)?,
+                vector: FaceVector::of_found(vector_space, &face)?,
                 face: ComparedFace {
                     image: Some(image),
                     faces_found: Some(faces_found),

@@ -19,7 +19,7 @@ use crate::pipeline::{
 use crate::{
     admission::Priority,
     batches::operation::BatchOperation,
-    http::handlers::{enrolments::EnrolRequest, library_faces::LibraryRequest},
+    http::handlers::{enrollments::EnrollRequest, library_faces::LibraryRequest},
     recognition::{collections::search::SearchRequest, verify::VerifyRequest},
 };
 
@@ -140,18 +140,18 @@ pub struct VerifyForm {
     b_face_id: Option<Uuid>,
 }
 
-/// Faces of a subject, and the options of an enrolment.
+/// Faces of a subject, and the options of an enrollment.
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EnrolBody {
+pub struct EnrollBody {
     /// The faces. `server.max_images_per_request` limits their number.
     #[schema(min_items = 1)]
     faces: Vec<FaceSource>,
     /// The options.
-    options: Option<EnrolRequest>,
+    options: Option<EnrollRequest>,
 }
 
-/// Images, stored faces or vectors, and the options of an enrolment in a library.
+/// Images, stored faces or vectors, and the options of an enrollment in a library.
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryBody {
@@ -242,9 +242,9 @@ pub struct StoredFaceId {
 pub struct CallerVector {
     /// The values, or little-endian 32-bit floats in base64. They need not have length 1.
     embedding: EmbeddingAnswer,
-    /// The contract of the vector, as answers of `/embed` have it.
+    /// The vector space of the vector, as answers of `/embed` have it.
     #[schema(max_length = 64)]
-    contract: String,
+    vector_space: String,
 }
 
 /// The description of a batch, and its items.

@@ -60,13 +60,13 @@ const ITEMS: &[ErrorKind] = &[
     TOO_MANY_IMAGES,
     UNSUPPORTED_MEDIA_TYPE,
     IDEMPOTENCY_CONFLICT,
-    CONTRACT_MISMATCH,
+    VECTOR_SPACE_MISMATCH,
     PURPOSE_NOT_ALLOWED,
     DEVICE_UNAVAILABLE,
 ];
 
 /// The errors of the routes that compare faces.
-const FACES: &[ErrorKind] = &[NOT_FOUND, NO_FACE, NO_VECTOR, CONTRACT_MISMATCH];
+const FACES: &[ErrorKind] = &[NOT_FOUND, NO_FACE, NO_VECTOR, VECTOR_SPACE_MISMATCH];
 
 /// The errors of the routes about something that is in a state, such as a library or a batch.
 const STATE: &[ErrorKind] = &[NOT_FOUND, CONFLICT];
@@ -131,7 +131,7 @@ groups! {
     ProcessFailures: EVERY, KEY, BODY, IMAGES, &[ANONYMIZATION_FAILED];
     /// The error responses of `/verify`.
     VerifyFailures: EVERY, KEY, BODY, IMAGES, FACES;
-    /// The error responses of the routes that enrol faces or search for one.
+    /// The error responses of the routes that enroll faces or search for one.
     FacesFailures: EVERY, KEY, BODY, IMAGES, FACES, &[CONFLICT, PURPOSE_NOT_ALLOWED, INDEX_UNAVAILABLE];
 }
 

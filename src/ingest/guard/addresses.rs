@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_recognised_in_every_form() {
+    fn private_addresses_are_recognized_in_every_form() {
         assert_all(
             Reach::Private,
             &[
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_addresses_are_recognised() {
+    fn forbidden_addresses_are_recognized() {
         assert_all(
             Reach::Never,
             &[

@@ -6,7 +6,7 @@ use base64::{display::Base64Display, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::Serializer;
 
-/// Serialises bytes as one text.
+/// Serializes bytes as one text.
 ///
 /// # Errors
 /// The error of the serializer.
@@ -14,7 +14,7 @@ pub fn serialize<S: Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S:
     serializer.collect_str(&Base64Display::new(data, &BASE64_STANDARD))
 }
 
-/// Serialises the rows of a tensor as one text. The length of each row must be a multiple of three bytes, so that only the end
+/// Serializes the rows of a tensor as one text. The length of each row must be a multiple of three bytes, so that only the end
 /// of the text could have padding.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub struct Subject<'a> {
     pub landmarks: Option<&'a Landmarks>,
     /// The measures of the crop.
     pub measures: ImageQuality,
-    /// The length of the vector before normalisation, if the face was embedded.
+    /// The length of the vector before normalization, if the face was embedded.
     pub embedding_norm: Option<f32>,
 }
 

@@ -79,7 +79,7 @@ impl Face {
 pub struct Embedding {
     /// The vector, of length 1.
     pub vector: Vec<f32>,
-    /// The length before normalisation. It is small for faces that the model could hardly use.
+    /// The length before normalization. It is small for faces that the model could hardly use.
     pub norm: f32,
     /// The precision that the model used. `None` if a remote server ran the model, because it does not report its
     /// precision.
@@ -87,7 +87,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Normalises the values of a model to length 1. Returns `None` if they have no direction.
+    /// Normalizes the values of a model to length 1. Returns `None` if they have no direction.
     pub(in crate::pipeline) fn from_raw(
         raw: &[f32],
         precision: Option<NumericPrecision>,

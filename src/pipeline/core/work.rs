@@ -35,7 +35,7 @@ pub(in crate::pipeline) const RESIZE_WRITE: u64 = 8;
 pub(in crate::pipeline) const NORMALIZE: u64 = 4;
 /// Passes over each pixel of an image that is turned by any angle.
 pub(in crate::pipeline) const ROTATE: u64 = 25;
-/// Passes over each pixel of an image that is mirrored, turned by a right angle, cut or made grey.
+/// Passes over each pixel of an image that is mirrored, turned by a right angle, cut or made gray.
 pub(in crate::pipeline) const PLAIN: u64 = 3;
 /// Passes over each pixel of a region that is pixelated or filled.
 pub(in crate::pipeline) const PIXELATE: u64 = 3;

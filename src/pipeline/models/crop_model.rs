@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use image::RgbImage;
 
-use facescan_imaging::tensor::{Normalisation, fill_row};
+use facescan_imaging::tensor::{Normalization, fill_row};
 use facescan_inference::{
     device::DeviceRun,
     engine::{Engine, Pending, RowOutput},
@@ -32,7 +32,7 @@ pub struct CropModel {
     /// The entry of the registry.
     pub spec: Arc<ModelSpec>,
     engine: Engine,
-    normalisation: Normalisation,
+    normalization: Normalization,
 }
 
 /// The outputs for some crops.
@@ -51,7 +51,7 @@ impl CropModel {
     /// Creates a model for crops from a loaded one.
     pub fn new(LoadedModel { spec, engine, .. }: LoadedModel) -> Self {
         Self {
-            normalisation: spec.input.normalisation(),
+            normalization: spec.input.normalization(),
             spec,
             engine,
         }
@@ -70,7 +70,7 @@ impl CropModel {
     /// Writes a crop into a row and commits it. This is CPU work. `is_last` says that the job waits for the rows next.
     pub fn submit(&self, crop: &RgbImage, is_last: bool) -> Pending {
         let mut row = self.engine.claim(&self.spec.input.row_shape());
-        fill_row(crop, &self.normalisation, row.values());
+        fill_row(crop, &self.normalization, row.values());
         if is_last {
             row.commit_last()
         } else {

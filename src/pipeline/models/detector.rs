@@ -16,7 +16,7 @@ use crate::{
 };
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
-    tensor::{Letterbox, Normalisation, letterbox_into},
+    tensor::{Letterbox, Normalization, letterbox_into},
 };
 use facescan_inference::{
     device::DeviceRun,
@@ -40,7 +40,7 @@ pub struct Detector {
     /// Runs rows of more than [`LONG_INPUT`] pixels on the CPU.
     long: Option<Engine>,
     head: Head,
-    normalisation: Normalisation,
+    normalization: Normalization,
     padding: Padding,
 }
 
@@ -99,7 +99,7 @@ impl Detector {
     pub fn new(LoadedModel { spec, engine, long }: LoadedModel, padding: Padding) -> Option<Self> {
         Some(Self {
             head: spec.family.head()?,
-            normalisation: spec.input.normalisation(),
+            normalization: spec.input.normalization(),
             spec,
             engine,
             long,
@@ -168,7 +168,7 @@ impl Detector {
     fn write(&self, image: &RgbImage, size: InputSize) -> (Letterbox, Row) {
         let letterbox = self.letterbox(image.dimensions(), size);
         let mut row = self.claim(&letterbox);
-        letterbox_into(image, &letterbox, &self.normalisation, row.values());
+        letterbox_into(image, &letterbox, &self.normalization, row.values());
         (letterbox, row)
     }
 

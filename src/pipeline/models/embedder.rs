@@ -17,8 +17,8 @@ use crate::pipeline::core::{
 /// The embedder. Cheap to clone.
 #[derive(Clone)]
 pub struct Embedder {
-    /// The contract of its vectors.
-    pub contract: String,
+    /// The vector space of its vectors.
+    pub vector_space: String,
     /// The length of its vectors.
     pub dim: usize,
     model: CropModel,
@@ -28,7 +28,7 @@ impl Embedder {
     /// Creates an embedder of a loaded model.
     pub fn new(loaded: LoadedModel) -> Self {
         Self {
-            contract: loaded.spec.contract(),
+            vector_space: loaded.spec.vector_space(),
             dim: loaded.spec.dim.unwrap_or(0),
             model: CropModel::new(loaded),
         }

@@ -30,8 +30,8 @@ use crate::pipeline::core::{
 pub struct Encoder {
     /// The model.
     pub spec: Arc<ModelSpec>,
-    /// The contract of its vectors.
-    pub contract: String,
+    /// The vector space of its vectors.
+    pub vector_space: String,
     /// The length of its vectors.
     pub dim: usize,
     engine: Engine,
@@ -62,7 +62,7 @@ impl Encoder {
     /// Creates an encoder of a loaded model.
     pub fn new(LoadedModel { spec, engine, .. }: LoadedModel) -> Self {
         Self {
-            contract: spec.contract(),
+            vector_space: spec.vector_space(),
             dim: spec.dim.unwrap_or(0),
             preprocess: spec.input.preprocess(),
             spec,

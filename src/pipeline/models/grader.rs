@@ -2,7 +2,7 @@
 
 use facescan_imaging::{
     quality::{self, ImageQuality},
-    tensor::{ChannelOrder, Normalisation, fill_row},
+    tensor::{ChannelOrder, Normalization, fill_row},
 };
 use facescan_inference::{
     device::DeviceRun,
@@ -27,7 +27,7 @@ pub(in crate::pipeline) enum PendingQuality {
         /// The future output of the row.
         row: Pending,
         /// The size of the measured image.
-        measured_at: [u32; 2],
+        measured_size: [u32; 2],
     },
 }
 
@@ -47,12 +47,12 @@ impl Grader {
         let mut row = grader.engine.claim(&[3, height as usize, width as usize]);
         fill_row(
             image,
-            &Normalisation::identity(ChannelOrder::Rgb),
+            &Normalization::identity(ChannelOrder::Rgb),
             row.values(),
         );
         PendingQuality::Pending {
             row: row.commit(),
-            measured_at: [width, height],
+            measured_size: [width, height],
         }
     }
 }
@@ -63,9 +63,9 @@ impl PendingQuality {
     /// # Errors
     /// The error of the engine.
     pub async fn finish(self) -> Result<(ImageQuality, DeviceRun), PipelineError> {
-        let (row, measured_at) = match self {
+        let (row, measured_size) = match self {
             Self::Done(measures) => return Ok((measures, DeviceRun::CPU)),
-            Self::Pending { row, measured_at } => (row.await?, measured_at),
+            Self::Pending { row, measured_size } => (row.await?, measured_size),
         };
         let measures = row.outputs.first().map(|measures| measures.row(row.row));
         let Some(&[blur_score, brightness, contrast, sharpness]) = measures else {
@@ -78,7 +78,7 @@ impl PendingQuality {
             brightness,
             contrast,
             sharpness,
-            measured_at,
+            measured_size,
         };
         Ok((measures, row.device_run()))
     }

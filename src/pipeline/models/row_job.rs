@@ -145,18 +145,18 @@ impl<P: Pixels> ImageJob for RowJob<P> {
         let image = self.pixels();
         let size = image.dimensions();
         let placed = self.preprocess.placement(size);
-        let normalisation = self.preprocess.normalisation();
+        let normalization = self.preprocess.normalization();
         let pad = self.preprocess.pad;
         let graph = graph(self.preprocess.profile);
         let session = graphs.session(graph.name(), || graph.model())?;
         let outputs = match self.preprocess.profile {
             Profile::Torchvision | Profile::Jax | Profile::Pil => {
                 let plan = BilinearPlan::new(size, &placed);
-                session.run(&plan.inputs(image, pad, &normalisation))
+                session.run(&plan.inputs(image, pad, &normalization))
             }
             Profile::Opencv => {
                 let plan = TwoTapPlan::new(size, &placed);
-                session.run(&plan.inputs(image, pad, &normalisation))
+                session.run(&plan.inputs(image, pad, &normalization))
             }
         }?;
         let len: usize = self.shape().iter().product();
@@ -176,9 +176,9 @@ impl<P: Pixels> ImageJob for RowJob<P> {
     }
 
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
-        let scale = self.preprocess.normalisation().scale;
+        let scale = self.preprocess.normalization().scale;
         let scale = scale.into_iter().fold(0.0, f32::max);
-        // Slightly more than a level, because a level is not exact after normalisation.
+        // Slightly more than a level, because a level is not exact after normalization.
         let limit = self.levels() * 1.001 * scale;
         if given.len() != right.len() || !proof::are_near(given, right, limit) {
             return Err(format!(

@@ -27,15 +27,15 @@ pub struct ModelUsed {
     pub sha256: String,
 }
 
-/// An embedder, by id and contract.
+/// An embedder, by id and vector space.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct EmbedderUsed {
     /// The id in the registry.
     pub id: String,
     /// The length of its vectors.
     pub dim: usize,
-    /// The contract of its vectors. Vectors with different contracts cannot be compared.
-    pub contract: String,
+    /// The vector space of its vectors. Vectors with different vector spaces cannot be compared.
+    pub vector_space: String,
 }
 
 impl ModelUsed {
@@ -48,11 +48,11 @@ impl ModelUsed {
 }
 
 impl EmbedderUsed {
-    pub(super) fn new(spec: &ModelSpec, contract: &str) -> Self {
+    pub(super) fn new(spec: &ModelSpec, vector_space: &str) -> Self {
         Self {
             id: spec.id.clone(),
             dim: spec.dim.unwrap_or(0),
-            contract: contract.to_owned(),
+            vector_space: vector_space.to_owned(),
         }
     }
 }

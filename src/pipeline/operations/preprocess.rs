@@ -118,7 +118,7 @@ fn three<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<[f3
 /// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug)]
 pub struct PreprocessPlan {
-    /// The resize and the normalisation.
+    /// The resize and the normalization.
     pub preprocess: Preprocess,
     /// The data type of the values.
     pub dtype: Dtype,

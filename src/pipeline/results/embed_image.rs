@@ -25,10 +25,10 @@ pub struct ImageEmbeddingResult {
     pub cached: bool,
     /// The properties of the image.
     pub image: ImageInfo,
-    /// The L2-normalised vector. Absent if the model's output has no direction.
+    /// The L2-normalized vector. Absent if the model's output has no direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingAnswer>,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
     /// The precision that the model used for the vector. Absent if a remote server ran the model, because it does not

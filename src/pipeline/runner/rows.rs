@@ -62,7 +62,7 @@ impl<P: Plan> Storage<'_, P> {
                 .transpose()?,
             embedder: embedder.as_ref().map(|embedder| facescan_store::Embedder {
                 id: embedder.id.clone(),
-                contract: embedder.contract.clone(),
+                vector_space: embedder.vector_space.clone(),
             }),
             picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
             devices: Some(to_value(&run.devices)?),
@@ -72,7 +72,7 @@ impl<P: Plan> Storage<'_, P> {
             faces: faces.collect::<Result<_, _>>()?,
             image_embedding: scan.embedding.as_ref().zip(embedder.as_ref()).map(
                 |(embedding, embedder)| facescan_store::ImageEmbedding {
-                    contract: embedder.contract.clone(),
+                    vector_space: embedder.vector_space.clone(),
                     precision: embedding.precision,
                     norm: embedding.norm,
                     vector: embedding.vector.clone(),
@@ -110,7 +110,7 @@ impl<P: Plan> Storage<'_, P> {
             ))
         })?;
         Ok(facescan_store::Embedding {
-            contract: self.pipeline.models.embedder.contract.clone(),
+            vector_space: self.pipeline.models.embedder.vector_space.clone(),
             precision,
             norm: embedding.norm,
             vector: embedding.vector.clone(),

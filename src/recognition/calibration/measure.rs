@@ -38,7 +38,7 @@ pub struct Measurement {
 }
 
 /// A vector of length 1, and the index of its person.
-type LabelledVector<'a> = (&'a [f32], usize);
+type LabeledVector<'a> = (&'a [f32], usize);
 
 /// The cosine of two faces of different people.
 struct Impostor {
@@ -74,7 +74,7 @@ pub fn measure(people: &[Vec<Vec<f32>>], seed: u64) -> Measurement {
 
 impl Pairs {
     fn of(people: &[Vec<Vec<f32>>]) -> Self {
-        let vectors: Vec<LabelledVector<'_>> = people
+        let vectors: Vec<LabeledVector<'_>> = people
             .iter()
             .enumerate()
             .flat_map(|(person, vectors)| vectors.iter().map(move |vector| (&vector[..], person)))
@@ -214,7 +214,7 @@ struct Sample {
 }
 
 /// Calls `each` with the cosine of every pair and its people.
-fn each_pair(vectors: &[LabelledVector<'_>], mut each: impl FnMut(f32, [usize; 2])) {
+fn each_pair(vectors: &[LabeledVector<'_>], mut each: impl FnMut(f32, [usize; 2])) {
     for (index, (vector, person)) in vectors.iter().enumerate() {
         for (other, other_person) in &vectors[index + 1..] {
             each(cosine(vector, other), [*person, *other_person]);
@@ -258,10 +258,10 @@ mod tests {
     /// People with four faces each, whose vectors are noisy copies of one direction.
     fn people(count: usize, noise: f32) -> Vec<Vec<Vec<f32>>> {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut unit = |centre: Option<&[f32]>| -> Vec<f32> {
+        let mut unit = |center: Option<&[f32]>| -> Vec<f32> {
             let value = |index: usize, random: &mut fastrand::Rng| {
                 let noise_value = random.f32() - 0.5;
-                centre.map_or(noise_value, |centre| centre[index] + noise * noise_value)
+                center.map_or(noise_value, |center| center[index] + noise * noise_value)
             };
             let raw: Vec<f32> = (0..16).map(|index| value(index, &mut random)).collect();
             let norm = cosine(&raw, &raw).sqrt();
@@ -269,8 +269,8 @@ mod tests {
         };
         (0..count)
             .map(|_| {
-                let centre = unit(None);
-                (0..4).map(|_| unit(Some(&centre))).collect()
+                let center = unit(None);
+                (0..4).map(|_| unit(Some(&center))).collect()
             })
             .collect()
     }

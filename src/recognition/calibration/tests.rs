@@ -16,7 +16,7 @@ fn point(far: f64, threshold: f32) -> OperatingPoint {
 
 fn calibration(points: Vec<OperatingPoint>) -> Calibration {
     Calibration {
-        contract: "c".to_owned(),
+        vector_space: "c".to_owned(),
         embedder: "e".to_owned(),
         detector: "d".to_owned(),
         precision: None,
@@ -91,7 +91,7 @@ fn an_interval_that_reaches_zero_is_interpolated_too() {
 #[test]
 fn tables_that_are_not_plausible_are_refused() {
     let mut known = Calibrations {
-        by_contract: BTreeMap::new(),
+        by_vector_space: BTreeMap::new(),
     };
     let path = Path::new("own.yaml");
     let mut add = |points: Vec<OperatingPoint>| {
@@ -128,16 +128,16 @@ fn the_built_in_calibrations_are_of_models_in_the_registry() {
     assert!(known.iter().count() > 0);
     for calibration in known.iter() {
         let embedder = registry.get(&calibration.embedder).unwrap();
-        assert_eq!(embedder.contract(), calibration.contract);
+        assert_eq!(embedder.vector_space(), calibration.vector_space);
         assert!(registry.get(&calibration.detector).is_ok());
-        assert_eq!(known.of(&calibration.contract), Some(calibration));
+        assert_eq!(known.of(&calibration.vector_space), Some(calibration));
     }
 }
 
 #[test]
 fn a_written_table_is_read_again() {
     let mut known = Calibrations {
-        by_contract: BTreeMap::new(),
+        by_vector_space: BTreeMap::new(),
     };
     let text = serde_saphyr::to_string(&[table()]).unwrap();
     known.add(&text, Path::new("own.yaml")).unwrap();

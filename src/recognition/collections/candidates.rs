@@ -29,12 +29,12 @@ pub struct FoundCandidates {
     candidates: Vec<CandidateAnswer>,
     /// The cosine from which a face is a candidate.
     threshold: f32,
-    /// The false accept rate of one comparison at the threshold. Null if the contract has no calibration.
+    /// The false accept rate of one comparison at the threshold. Null if the vector space has no calibration.
     #[schema(required)]
     far: Option<FarEstimate>,
     /// The number of enrolled faces that were compared.
     n_searched: u64,
-    /// The number of strangers among them that reach the threshold on average. Null if the contract has no calibration.
+    /// The number of strangers among them that reach the threshold on average. Null if the vector space has no calibration.
     #[schema(required)]
     expected_false_matches: Option<f64>,
     /// The index that was used.
@@ -57,13 +57,13 @@ pub struct CandidateAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<String>,
     /// The id of the enrolled face.
-    enrolment_id: Uuid,
+    enrollment_id: Uuid,
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
-    /// The cosine, -1 to 1, rounded down to hundredths. Candidates with the same one are in the order of their enrolment.
+    /// The cosine, -1 to 1, rounded down to hundredths. Candidates with the same one are in the order of their enrollment.
     similarity: f32,
-    /// The false accept rate of one comparison at this cosine. Null if the contract has no calibration.
+    /// The false accept rate of one comparison at this cosine. Null if the vector space has no calibration.
     #[schema(required)]
     far: Option<FarEstimate>,
 }
@@ -73,11 +73,11 @@ impl CandidateAnswer {
         let row = candidate.face.row;
         Self {
             rank,
-            subject_id: row.enrolment.subject_id,
+            subject_id: row.enrollment.subject_id,
             person_id: row.person_id,
             external_id: row.external_id,
-            enrolment_id: row.enrolment.id,
-            face_id: row.enrolment.face_id,
+            enrollment_id: row.enrollment.id,
+            face_id: row.enrollment.face_id,
             similarity: candidate.face.similarity,
             far: candidate.far,
         }

@@ -1,6 +1,6 @@
 //! The number of searches that a key may make in a day.
 //!
-//! Whoever learns whether a face is similar to an enrolled one has searched, also if the request was an enrolment. The database
+//! Whoever learns whether a face is similar to an enrolled one has searched, also if the request was an enrollment. The database
 //! has the counts, so a limit holds for all servers, after a restart, and for requests at the same moment.
 
 use facescan_store::{SearchCount, Searcher, Store, StoreError, TakenSearches};

@@ -198,7 +198,7 @@ pub struct SearchResult {
     pub candidates: Vec<Candidate>,
     /// The cosine from which a face is a candidate.
     pub threshold: f32,
-    /// The false accept rate of one comparison at the threshold. `None` if the contract has no calibration.
+    /// The false accept rate of one comparison at the threshold. `None` if the vector space has no calibration.
     pub far: Option<FarEstimate>,
     /// The faces that were compared.
     pub searched: u64,
@@ -211,7 +211,7 @@ pub struct SearchResult {
 pub struct Candidate {
     /// The face.
     pub face: SimilarFace,
-    /// The false accept rate of one comparison at its similarity. `None` if the contract has no calibration.
+    /// The false accept rate of one comparison at its similarity. `None` if the vector space has no calibration.
     pub far: Option<FarEstimate>,
 }
 
@@ -266,7 +266,7 @@ impl Collections {
     ) -> Result<f32, RecognitionError> {
         plan.check(collection)?;
         self.check_purpose(collection)?;
-        let calibration = self.calibrations.of(&collection.contract);
+        let calibration = self.calibrations.of(&collection.vector_space);
         let floor = self.lowest_threshold(collection);
         let Some(criterion) = plan.criterion else {
             let own = Criterion::Far(collection.terms.far);
@@ -304,7 +304,7 @@ impl Collections {
         collection: &Collection,
         (vector, plan, threshold): (&FaceVector, &SearchPlan, f32),
     ) -> Result<SearchResult, RecognitionError> {
-        let calibration = self.calibrations.of(&collection.contract);
+        let calibration = self.calibrations.of(&collection.vector_space);
         let wanted = Wanted {
             threshold,
             limit: plan.limit + SPARE,
@@ -369,8 +369,11 @@ impl Collections {
         &self,
         collection: &Collection,
     ) -> Result<Vec<Collection>, RecognitionError> {
-        let (tenant, contract) = (&collection.tenant, &collection.contract);
-        Ok(self.store.suppression_collections(tenant, contract).await?)
+        let (tenant, vector_space) = (&collection.tenant, &collection.vector_space);
+        Ok(self
+            .store
+            .suppression_collections(tenant, vector_space)
+            .await?)
     }
 
     /// Returns for each vector whether it is that of a person in a suppression collection, at the rate of that collection.
@@ -382,7 +385,7 @@ impl Collections {
         let mut suppressed = vec![false; vectors.len()];
         for suppression in suppressions {
             let threshold = self.own_threshold(suppression);
-            let uncalibrated = || RecognitionError::Uncalibrated(suppression.contract.clone());
+            let uncalibrated = || RecognitionError::Uncalibrated(suppression.vector_space.clone());
             let wanted = Wanted {
                 threshold: threshold.ok_or_else(uncalibrated)?,
                 limit: 1,
@@ -407,10 +410,10 @@ pub(in crate::recognition) fn check_vector(
     collection: &Collection,
     vector: &FaceVector,
 ) -> Result<(), RecognitionError> {
-    if vector.contract != collection.contract {
-        return Err(RecognitionError::CollectionContract {
-            face: vector.contract.clone(),
-            collection: collection.contract.clone(),
+    if vector.vector_space != collection.vector_space {
+        return Err(RecognitionError::CollectionVectorSpace {
+            face: vector.vector_space.clone(),
+            collection: collection.vector_space.clone(),
         });
     }
     if vector.values.len() != collection.dim as usize {
@@ -428,13 +431,13 @@ fn search_event(collection: &Collection, plan: &SearchPlan, result: &SearchResul
     let candidates: Vec<Uuid> = result
         .candidates
         .iter()
-        .map(|candidate| candidate.face.row.enrolment.id)
+        .map(|candidate| candidate.face.row.enrollment.id)
         .collect();
     let details = json!({
         "search": result.id,
         "purpose": plan.purpose,
         "case": plan.case,
-        "contract": collection.contract,
+        "vector_space": collection.vector_space,
         "threshold": result.threshold,
         "searched": result.searched,
         "candidates": candidates,

@@ -140,7 +140,7 @@ fn select(faces: Vec<SimilarFace>, wanted: Wanted) -> Vec<SimilarFace> {
 
 /// Returns the id of the subject or of the person that a face shows. A face of nobody stands for itself.
 fn shown_by(row: &LiveRow) -> Uuid {
-    let enrolment = &row.enrolment;
-    let known = enrolment.subject_id.or(row.person_id);
-    known.unwrap_or(enrolment.id)
+    let enrollment = &row.enrollment;
+    let known = enrollment.subject_id.or(row.person_id);
+    known.unwrap_or(enrollment.id)
 }

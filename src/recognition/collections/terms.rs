@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 200;
 /// The longest metadata of a subject, in bytes of JSON.
 const MAX_METADATA: usize = 4096;
 
-/// Checks the terms of a new collection. `calibration` is that of its contract.
+/// Checks the terms of a new collection. `calibration` is that of its vector space.
 ///
 /// # Errors
 /// [`RecognitionError::PurposeNotAllowed`] if the settings do not list the purpose, or [`RecognitionError::InvalidOption`]
@@ -39,7 +39,7 @@ pub fn check_terms(
     Ok(check_change(&all, settings, calibration)?)
 }
 
-/// Checks the terms of a collection that are changed. `calibration` is that of its contract.
+/// Checks the terms of a collection that are changed. `calibration` is that of its vector space.
 ///
 /// # Errors
 /// [`InvalidOption`] with the field that is out of range.

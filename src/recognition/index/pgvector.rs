@@ -1,6 +1,6 @@
 //! The index in Postgres, by its extension pgvector.
 //!
-//! The database compares the vectors of `enrolments` itself, so the index is never behind, and this process keeps no vector.
+//! The database compares the vectors of `enrollments` itself, so the index is never behind, and this process keeps no vector.
 //! A small collection is compared row by row. A large one has an HNSW index, which finds most of the similar rows without
 //! reading all of them.
 

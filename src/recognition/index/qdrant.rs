@@ -1,6 +1,6 @@
 //! The index on a Qdrant server: an approximate search by a graph for each collection.
 //!
-//! A Qdrant collection has the rows of all collections with one contract and one dimension; a payload field tells them apart.
+//! A Qdrant collection has the rows of all collections with one vector space and one dimension; a payload field tells them apart.
 //! Each collection also has a point with the position of the last change that the server has. The point is written after
 //! the rows and beside them, so a position is never ahead of its rows, and a server that was emptied has no position.
 //!

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use facescan_clustering::{Assignment as Group, Face, Faces, Neighbour, Scope, Settings, group};
+use facescan_clustering::{Assignment as Group, Face, Faces, Neighbor, Scope, Settings, group};
 use facescan_store::{
     Assignment, ClusteringProgress, Collection, FaceRow, IndexRow, LeasedClustering,
 };
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     Libraries,
-    neighbours::{NEIGHBOURS, NeighbourSearch},
+    neighbors::{NEIGHBORS, NeighborSearch},
 };
 use crate::pipeline::core::error::InvalidOption;
 use crate::recognition::{
@@ -83,7 +83,7 @@ impl ComparisonCounts {
 /// Returns the settings for `faces` faces. `far` is the false accept rate at which two faces are linked. Without it, the rate is
 /// so low that few links are wrong among all faces.
 ///
-/// Faces below the threshold that have neighbours in common are not linked: on photographs of known people that cost precision.
+/// Faces below the threshold that have neighbors in common are not linked: on photographs of known people that cost precision.
 pub fn settings(
     calibration: &Calibration,
     faces: usize,
@@ -130,11 +130,11 @@ impl LibraryFaces {
         }
     }
 
-    /// Returns the faces for the grouping, with the neighbours that are known.
-    fn grouped(&self, mut neighbours: Vec<Vec<Neighbour>>) -> Faces {
+    /// Returns the faces for the grouping, with the neighbors that are known.
+    fn grouped(&self, mut neighbors: Vec<Vec<Neighbor>>) -> Faces {
         let mut images = HashMap::new();
-        let mut faces = Faces::with_capacity(self.rows.len(), NEIGHBOURS);
-        for (row, neighbours) in self.rows.iter().zip(&mut neighbours) {
+        let mut faces = Faces::with_capacity(self.rows.len(), NEIGHBORS);
+        for (row, neighbors) in self.rows.iter().zip(&mut neighbors) {
             let next = images.len() as u32;
             let image = row.image_id.map(|id| *images.entry(id).or_insert(next));
             let person = row.membership.person_id;
@@ -144,7 +144,7 @@ impl LibraryFaces {
                 is_acceptable: row.is_acceptable,
                 is_pinned: row.membership.is_pinned,
             };
-            faces.push(face, &std::mem::take(neighbours));
+            faces.push(face, &std::mem::take(neighbors));
         }
         faces
     }
@@ -165,8 +165,8 @@ impl Libraries {
         compared: &ComparisonCounts,
     ) -> Result<ClusteringProgress, RecognitionError> {
         let (library, request) = (&leased.collection, &leased.request);
-        let uncalibrated = || RecognitionError::Uncalibrated(library.contract.clone());
-        let calibration = self.collections.calibrations.of(&library.contract);
+        let uncalibrated = || RecognitionError::Uncalibrated(library.vector_space.clone());
+        let calibration = self.collections.calibrations.of(&library.vector_space);
         let calibration = calibration.ok_or_else(uncalibrated)?;
         let faces = LibraryFaces::new(self.rows(library).await?);
         let count = faces.rows.len();
@@ -177,8 +177,8 @@ impl Libraries {
             true => Scope::Full,
             false => Scope::New,
         };
-        let neighbours = self.neighbours(library, (&faces, scope), compared).await?;
-        let grouped = faces.grouped(neighbours);
+        let neighbors = self.neighbors(library, (&faces, scope), compared).await?;
+        let grouped = faces.grouped(neighbors);
         // The grouping of millions of faces takes a minute, and the threads of the pool serve requests.
         let groups = tokio::task::spawn_blocking(move || group(&grouped, &settings, scope));
         let groups = groups.await.map_err(|_| RecognitionError::Interrupted)??;
@@ -202,17 +202,17 @@ impl Libraries {
         }
     }
 
-    /// Finds the neighbours of the faces that are grouped. The lists of other faces are empty.
+    /// Finds the neighbors of the faces that are grouped. The lists of other faces are empty.
     ///
-    /// If only new faces are grouped, the lists of their neighbours are needed too: two faces are compared by the neighbours
+    /// If only new faces are grouped, the lists of their neighbors are needed too: two faces are compared by the neighbors
     /// that they share.
-    async fn neighbours(
+    async fn neighbors(
         &self,
         library: &Collection,
         (faces, scope): (&LibraryFaces, Scope),
         compared: &ComparisonCounts,
-    ) -> Result<Vec<Vec<Neighbour>>, RecognitionError> {
-        let search = NeighbourSearch {
+    ) -> Result<Vec<Vec<Neighbor>>, RecognitionError> {
+        let search = NeighborSearch {
             index: self.collections.index.as_ref(),
             library: library.index_position(),
             rows: &faces.numbers,
@@ -237,7 +237,7 @@ impl Libraries {
         self.add_lists_of(library, (&search, &new), (&mut lists, compared))
             .await?;
         let near = lists.iter().flatten();
-        let near = near.map(|neighbour| faces.numbers[neighbour.face as usize]);
+        let near = near.map(|neighbor| faces.numbers[neighbor.face as usize]);
         let near: HashSet<u64> = near.filter(|row| !new.contains(row)).collect();
         self.add_lists_of(library, (&search, &near), (&mut lists, compared))
             .await?;
@@ -247,8 +247,8 @@ impl Libraries {
     async fn add_lists_of(
         &self,
         library: &Collection,
-        (search, rows): (&NeighbourSearch<'_>, &HashSet<u64>),
-        (lists, compared): (&mut [Vec<Neighbour>], &ComparisonCounts),
+        (search, rows): (&NeighborSearch<'_>, &HashSet<u64>),
+        (lists, compared): (&mut [Vec<Neighbor>], &ComparisonCounts),
     ) -> Result<(), RecognitionError> {
         let rows: Vec<u64> = rows.iter().copied().collect();
         for rows in rows.chunks(PAGE as usize) {
@@ -322,12 +322,12 @@ impl Libraries {
 }
 
 async fn add_lists(
-    search: &NeighbourSearch<'_>,
+    search: &NeighborSearch<'_>,
     page: Vec<IndexRow>,
-    (lists, compared): (&mut [Vec<Neighbour>], &ComparisonCounts),
+    (lists, compared): (&mut [Vec<Neighbor>], &ComparisonCounts),
 ) -> Result<(), IndexError> {
-    for (face, neighbours) in search.of(page).await? {
-        lists[face as usize] = neighbours;
+    for (face, neighbors) in search.of(page).await? {
+        lists[face as usize] = neighbors;
         compared.compared.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())

@@ -1,4 +1,4 @@
-"""The drill of attacks: what one cheap request, a proxy, a neighbour on the host or the owner of the database can do."""
+"""The drill of attacks: what one cheap request, a proxy, a neighbor on the host or the owner of the database can do."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def existing(target: Target) -> dict[str, str]:
         "/collections/{id}/people": library,
         "/collections/{id}/clusterings": library,
         "/collections/{id}/faces": library,
-        "/collections/{id}/enrolments": library,
+        "/collections/{id}/enrollments": library,
         "/collections": gallery,
         "{subject}": subject,
         "/batches": batch,

@@ -157,7 +157,7 @@ def registry(folder: Path, model: bytes) -> Path:
         "family": "image",
         "file": str(folder / "encoder.onnx"),
         "sha256": hashlib.sha256(model).hexdigest(),
-        "licence": "MIT",
+        "license": "MIT",
         "commercial_use": True,
         "source": "drill",
         "input": shape,

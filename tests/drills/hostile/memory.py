@@ -124,7 +124,7 @@ ATTACKS = [
     ),
     Attack(
         "memory: a vector of a face",
-        posted("/verify", JSON, lambda: b'{"a":{"contract":"x","embedding":' + json_list(b"0", LIMIT) + b'},"b":{}}'),
+        posted("/verify", JSON, lambda: b'{"a":{"vector_space":"x","embedding":' + json_list(b"0", LIMIT) + b'},"b":{}}'),
         seconds=60,
     ),
     Attack(

@@ -110,7 +110,7 @@ def metrics(target: Target, report: Report) -> None:
     """A key of one tenant, whatever its scopes for its tenant, sees no figures of all tenants."""
     target.run()
     target.bob.detect(query="store=true")
-    for scopes in ("admin", "infer,read,erase,batch,enrol,search,admin"):
+    for scopes in ("admin", "infer,read,erase,batch,enroll,search,admin"):
         response = report.saw(target.tenant("alice", scopes).get("/metrics"))
         report.expect(response.status == 403, f"/metrics is {response.status} for {scopes}")
     report.expect("bob" not in target.alice.get("/metrics").body.decode(), "the metrics name a tenant")

@@ -94,9 +94,9 @@ def deep(target: Target, report: Report) -> None:
         ("webhook of a batch", "/batches", {"operation": "detect", "items": [], "webhook": {"url": f"https://example.com/{NUL}"}}),
         ("options of a batch", "/batches", {"operation": "detect", "items": [], "options": {"source": NUL}}),
         (
-            "contract of a vector",
+            "vector_space of a vector",
             f"/collections/{gallery}/subjects/{subject}/faces",
-            {"faces": [{"embedding": [1.0] * 128, "contract": NUL}]},
+            {"faces": [{"embedding": [1.0] * 128, "vector_space": NUL}]},
         ),
     ]:
         judged(report, what, target.alice.post(path, body))

@@ -1,4 +1,4 @@
-"""What a search, an enrolment and a comparison tell of vectors that nobody may read."""
+"""What a search, an enrollment and a comparison tell of vectors that nobody may read."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def unit(index: int) -> list[float]:
 
 
 def enrolled(target: Target, tenant: Tenant) -> tuple[str, str, list[float]]:
-    """Returns a gallery with one face, the contract, and the vector of the face."""
+    """Returns a gallery with one face, the vector space, and the vector of the face."""
     gallery = target.collection(tenant)
     subject = tenant.made(f"/collections/{gallery['id']}/subjects", {})["id"]
     drawn = [random.gauss(0, 1) for _ in range(DIM)]
     length = math.hypot(*drawn)
     vector = [value / length for value in drawn]
-    face = {"embedding": vector, "contract": gallery["contract"]}
+    face = {"embedding": vector, "vector_space": gallery["vector_space"]}
     tenant.made(f"/collections/{gallery['id']}/subjects/{subject}/faces", {"faces": [face], "options": {}})
-    return f"/collections/{gallery['id']}", gallery["contract"], vector
+    return f"/collections/{gallery['id']}", gallery["vector_space"], vector
 
 
 def cosine(left: list[float], right: list[float]) -> float:
@@ -48,11 +48,11 @@ def probes(probe: Callable[[int], list[float]], route: str, scopes: str | None, 
 
     def run(target: Target, report: Report) -> None:
         target.run()
-        path, contract, vector = enrolled(target, target.alice)
+        path, vector_space, vector = enrolled(target, target.alice)
         caller, read = target.tenant("alice", scopes), [0.0] * DIM
         for index in range(DIM):
             tried = probe(index)
-            body = {"faces": [{"embedding": tried, "contract": contract}], "options": {"purpose": "drill"} | options}
+            body = {"faces": [{"embedding": tried, "vector_space": vector_space}], "options": {"purpose": "drill"} | options}
             similarity = similarities(report.saw(caller.post(f"{path}/{route}", body)))
             read = [a + (similarity or 0.0) * b for a, b in zip(read, tried)]
         report.notes.append(f"cosine of what was read {cosine(read, vector):.2f}")
@@ -61,39 +61,39 @@ def probes(probe: Callable[[int], list[float]], route: str, scopes: str | None, 
     return run
 
 
-def tried(target: Target, caller: Tenant, path: str, contract: str, vector: list[float], report: Report) -> dict:
-    """Returns what an enrolment of a vector for a new subject tells."""
+def tried(target: Target, caller: Tenant, path: str, vector_space: str, vector: list[float], report: Report) -> dict:
+    """Returns what an enrollment of a vector for a new subject tells."""
     subject = target.alice.made(f"{path}/subjects", {})["id"]
     response = report.saw(
-        caller.post(f"{path}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "contract": contract}], "options": {}})
+        caller.post(f"{path}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "vector_space": vector_space}], "options": {}})
     )
     found = response.json() or {}
     return (found.get("faces") or [{"status": response.code}])[0]
 
 
 def rejected(target: Target, report: Report) -> None:
-    """Enrolments that conflict are searches: they count for the limit, and a key without the scope `search` does not learn who it is."""
+    """Enrollments that conflict are searches: they count for the limit, and a key without the scope `search` does not learn who it is."""
     target.run()
-    path, contract, vector = enrolled(target, target.alice)
-    for name, scopes in (("enrol and search", target.with_vectors("enrol,search")), ("enrol", target.with_vectors("enrol"))):
+    path, vector_space, vector = enrolled(target, target.alice)
+    for name, scopes in (("enroll and search", target.with_vectors("enroll,search")), ("enroll", target.with_vectors("enroll"))):
         caller = target.tenant("alice", scopes)
-        faces = [tried(target, caller, path, contract, vector, report) for _ in range(12)]
+        faces = [tried(target, caller, path, vector_space, vector, report) for _ in range(12)]
         told = sum(face.get("reason") == "conflict" for face in faces)
         report.notes.append(f"{name}: told {told} times")
         report.expect(told <= 5, f"{name}: {told} of 12 conflicts were told with a limit of 5 searches")
-        if name == "enrol":
+        if name == "enroll":
             report.expect("similarity" not in str(faces) and "subject_id" not in str(faces), f"{name}: a conflict tells who it is")
 
 
 def oracle(target: Target, report: Report) -> None:
-    """A key with `enrol` cannot tell people who are enrolled from people who objected."""
+    """A key with `enroll` cannot tell people who are enrolled from people who objected."""
     target.run()
-    path, contract, vector = enrolled(target, target.alice)
+    path, vector_space, vector = enrolled(target, target.alice)
     _, _, objector = enrolled_as(target, "suppression")
-    caller = target.tenant("alice", target.with_vectors("enrol"))
-    seen = [tried(target, caller, path, contract, each, report) for each in (vector, objector)]
+    caller = target.tenant("alice", target.with_vectors("enroll"))
+    seen = [tried(target, caller, path, vector_space, each, report) for each in (vector, objector)]
     report.notes.append(str([(face.get("status"), face.get("reason")) for face in seen]))
-    report.expect(seen[0].get("reason") == seen[1].get("reason"), f"`enrol` tells who is suppressed: {seen}")
+    report.expect(seen[0].get("reason") == seen[1].get("reason"), f"`enroll` tells who is suppressed: {seen}")
 
 
 def enrolled_as(target: Target, kind: str) -> tuple[str, str, list[float]]:
@@ -102,9 +102,9 @@ def enrolled_as(target: Target, kind: str) -> tuple[str, str, list[float]]:
     vector = unit(9)
     target.alice.made(
         f"/collections/{made['id']}/subjects/{subject}/faces",
-        {"faces": [{"embedding": vector, "contract": made["contract"]}], "options": {}},
+        {"faces": [{"embedding": vector, "vector_space": made["vector_space"]}], "options": {}},
     )
-    return made["id"], made["contract"], vector
+    return made["id"], made["vector_space"], vector
 
 
 def signs(index: int) -> list[float]:
@@ -123,6 +123,6 @@ ATTACKS = [
         "vectors: rows of a Hadamard matrix at a usual threshold", probes(signs, "search", None, threshold=0.35, limit=50), watched=False
     ),
     Attack("vectors: unit vectors of a key with every scope", probes(unit, "search", None, threshold=-1), watched=False),
-    Attack("vectors: conflicts of enrolments", rejected, watched=False, settings={"recognition__max_searches_per_day": 5}),
-    Attack("vectors: who is suppressed, for enrol alone", oracle, watched=False),
+    Attack("vectors: conflicts of enrollments", rejected, watched=False, settings={"recognition__max_searches_per_day": 5}),
+    Attack("vectors: who is suppressed, for enroll alone", oracle, watched=False),
 ]

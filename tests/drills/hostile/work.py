@@ -102,7 +102,7 @@ def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]
     return run
 
 
-def grey_png(_: int) -> bytes:
+def gray_png(_: int) -> bytes:
     return pictures.png(10_000, 10_000, 1, 0)
 
 
@@ -141,7 +141,7 @@ ATTACKS = [
         "enhanced, with every step",
         requests("/enhance", large, upscale=4, clahe="true", denoise="true", sharpen="true", contrast="true", gamma=2, identity="true"),
     ),
-    pixels("enhanced, a PNG of one bit", requests("/enhance", grey_png, 4, denoise="true", clahe="true", format="png")),
+    pixels("enhanced, a PNG of one bit", requests("/enhance", gray_png, 4, denoise="true", clahe="true", format="png")),
     pixels(
         "enlarged, turned and shrunk",
         requests(

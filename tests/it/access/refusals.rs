@@ -254,7 +254,7 @@ async fn reads_of_people_are_recorded_if_the_settings_say_so() {
         [
             "list_subjects",
             "read_subject",
-            "list_enrolments",
+            "list_enrollments",
             "list_searches",
             "list_people",
             "read_person",

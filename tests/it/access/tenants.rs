@@ -21,7 +21,7 @@ struct Owned {
     clustering: String,
     person: String,
     subject: String,
-    enrolment: String,
+    enrollment: String,
 }
 
 impl Owned {
@@ -60,7 +60,7 @@ impl Owned {
             person: text(&people.json()["people"][0]["id"]),
             clustering,
             library,
-            enrolment: text(&enrolled.json()["faces"][0]["enrolment_id"]),
+            enrollment: text(&enrolled.json()["faces"][0]["enrollment_id"]),
             collection,
             subject,
             image: text(&result["image_id"]),
@@ -87,13 +87,13 @@ impl Owned {
             .iter()
             .find(|(prefix, _)| path.starts_with(prefix))
             .unwrap_or_else(|| panic!("add an id for {path} to this test"));
-        let of_libraries = ["/clusterings", "/people", "/enrolments", "{id}/faces"];
+        let of_libraries = ["/clusterings", "/people", "/enrollments", "{id}/faces"];
         let is_of_library =
             of_libraries.iter().any(|part| path.contains(part)) && !path.contains("{id}/faces/");
         let id = if is_of_library { &self.library } else { id };
         path.replace("{id}", id)
             .replace("{subject}", &self.subject)
-            .replace("{enrolment}", &self.enrolment)
+            .replace("{enrollment}", &self.enrollment)
             .replace("{person}", &self.person)
             .replace("{clustering}", &self.clustering)
     }

@@ -205,9 +205,9 @@ async fn a_batch_that_cannot_run_is_refused() {
             "operation",
         ),
         (
-            json!({"operation": "detect", "colour": 1, "items": []}),
+            json!({"operation": "detect", "color": 1, "items": []}),
             "invalid_option",
-            "colour",
+            "color",
         ),
         (
             json!({"operation": "detect", "options": {"det_size": 7}}),

@@ -149,7 +149,7 @@ async fn a_batch_that_is_cancelled_or_deleted_stops_in_every_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_takes_too_long_fails_and_its_neighbours_are_done() {
+async fn an_item_that_takes_too_long_fails_and_its_neighbors_are_done() {
     let settings = [
         ("FACESCAN__BATCHES__ITEM_TIMEOUT_MS", "2000"),
         ("FACESCAN__BATCHES__MAX_ATTEMPTS", "1"),

@@ -16,10 +16,10 @@ fn batch(collection: &str, items: &[Value]) -> Value {
     json!({"operation": "search", "options": options(collection), "items": items})
 }
 
-/// Enrols a photograph of a subject, and returns the address of the subject.
+/// Enrolls a photograph of a subject, and returns the address of the subject.
 async fn enrolled(app: &TestApp, collection: &str, external_id: &str, photograph: &str) -> String {
     let person = subject(app, collection, json!({"external_id": external_id})).await;
-    let faces = enrol(app, &person, &[image(photograph)], json!({})).await;
+    let faces = enroll(app, &person, &[image(photograph)], json!({})).await;
     assert_eq!(faces[0]["status"], "enrolled");
     person
 }

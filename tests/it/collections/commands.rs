@@ -1,4 +1,4 @@
-//! `facescan enrol`, `search` and `index`.
+//! `facescan enroll`, `search` and `index`.
 
 use std::{path::Path, process::Output, sync::Arc};
 
@@ -63,8 +63,8 @@ async fn folders_are_enrolled_and_searched_for() {
     );
     let path = folder.path().to_str().unwrap();
     let to = ["--server", server.as_str(), "--collection", staff.as_str()];
-    let enrol = [&["enrol", path], &to[..]].concat();
-    let enrolled = run(&enrol, &[]).await;
+    let enroll = [&["enroll", path], &to[..]].concat();
+    let enrolled = run(&enroll, &[]).await;
     let entries = lines(&enrolled);
     let outcomes: Vec<_> = entries
         .iter()
@@ -106,11 +106,18 @@ async fn a_library_gets_every_face_of_an_image() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &[("2026", "t1.jpg")]);
     let path = folder.path().to_str().unwrap();
-    let enrol = ["enrol", path, "--server", &server, "--collection", &archive];
-    let enrolled = run(&enrol, &[]).await;
+    let enroll = [
+        "enroll",
+        path,
+        "--server",
+        &server,
+        "--collection",
+        &archive,
+    ];
+    let enrolled = run(&enroll, &[]).await;
     assert!(enrolled.status.success(), "{enrolled:?}");
     assert_eq!(lines(&enrolled)[0]["faces"].as_array().unwrap().len(), 6);
-    let subject = [&enrol[..], &["--subject", "anna"]].concat();
+    let subject = [&enroll[..], &["--subject", "anna"]].concat();
     assert_eq!(run(&subject, &[]).await.status.code(), Some(2));
 }
 

@@ -9,7 +9,7 @@ use facescan::context::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{
-    ALLOWED, EVERY_THRESHOLD, call, create, enrol, found, gallery, id, image, ok, search,
+    ALLOWED, EVERY_THRESHOLD, call, create, enroll, found, gallery, id, image, ok, search,
     search_body, subject, text,
 };
 use crate::support::{
@@ -104,9 +104,9 @@ async fn a_search_needs_the_purpose_of_the_collection() {
     let two = json!({"faces": [image("obama.jpg"), image("biden.jpg")], "options": {"purpose": "entry control"}});
     let (status, _, _) = refused(&app, "POST", &uri, two).await;
     assert_eq!(status, 422);
-    let foreign = json!({"embedding": vec![1.0; 128], "contract": "other"});
+    let foreign = json!({"embedding": vec![1.0; 128], "vector_space": "other"});
     let (status, code, _) = refused(&app, "POST", &uri, search_body(foreign, json!({}))).await;
-    assert_eq!((status, code.as_str()), (409, "contract_mismatch"));
+    assert_eq!((status, code.as_str()), (409, "vector_space_mismatch"));
     for (options, option) in [
         (json!({"limit": 101}), "limit"),
         (json!({"far": 0.01, "threshold": 0.5}), "far"),
@@ -126,40 +126,40 @@ async fn faces_that_are_not_good_enough_are_rejected() {
     let person = subject(&app, &staff, json!({})).await;
     let group = image("t1.jpg");
     let broken = json!({"data": "AAAA"});
-    let foreign = json!({"embedding": vec![1.0; 128], "contract": "other"});
+    let foreign = json!({"embedding": vec![1.0; 128], "vector_space": "other"});
     let faces = [group.clone(), broken, foreign, image("obama.jpg")];
-    let outcomes = enrol(&app, &person, &faces, json!({})).await;
+    let outcomes = enroll(&app, &person, &faces, json!({})).await;
     let reasons: Vec<&Value> = outcomes.iter().map(|face| &face["reason"]).collect();
     assert_eq!(
         reasons,
         [
             &json!("several_faces"),
             &json!("image"),
-            &json!("contract_mismatch"),
+            &json!("vector_space_mismatch"),
             &Value::Null
         ]
     );
     assert_eq!(outcomes[0]["faces"], 6);
-    let outcomes = enrol(&app, &person, &[small("obama.jpg")], json!({})).await;
+    let outcomes = enroll(&app, &person, &[small("obama.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["reason"], "low_quality", "{outcomes:?}");
     let reasons = outcomes[0]["quality"].as_array().unwrap();
     assert!(reasons.contains(&json!("face_too_small")), "{reasons:?}");
     let lenient = json!({"allow_low_quality": true});
-    let outcomes = enrol(&app, &person, &[small("obama.jpg")], lenient).await;
+    let outcomes = enroll(&app, &person, &[small("obama.jpg")], lenient).await;
     assert_eq!(outcomes[0]["status"], "enrolled", "{outcomes:?}");
     let largest = json!({"face": "largest"});
-    let outcomes = enrol(&app, &person, &[group], largest).await;
+    let outcomes = enroll(&app, &person, &[group], largest).await;
     assert_eq!(outcomes[0]["status"], "enrolled", "{outcomes:?}");
 
     // A face of another subject of the collection.
     let twin = subject(&app, &staff, json!({})).await;
-    let outcomes = enrol(&app, &twin, &[image("obama2.jpg")], json!({})).await;
+    let outcomes = enroll(&app, &twin, &[image("obama2.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["reason"], "conflict");
     assert_eq!(outcomes[0]["subject_id"], id(&person));
     let allowed = json!({"allow_conflicts": true});
-    let outcomes = enrol(&app, &twin, &[image("obama2.jpg")], allowed).await;
+    let outcomes = enroll(&app, &twin, &[image("obama2.jpg")], allowed).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
-    let own = enrol(&app, &twin, &[image("obama3.jpg")], json!({})).await;
+    let own = enroll(&app, &twin, &[image("obama3.jpg")], json!({})).await;
     assert_eq!(
         own[0]["reason"], "conflict",
         "the other subject is similar too"
@@ -171,9 +171,9 @@ async fn a_suppressed_person_is_neither_enrolled_nor_found() {
     let app = TestApp::with(&[ALLOWED, EVERY_THRESHOLD]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
-    enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+    enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
     let biden = subject(&app, &staff, json!({})).await;
-    enrol(&app, &biden, &[image("biden.jpg")], json!({})).await;
+    enroll(&app, &biden, &[image("biden.jpg")], json!({})).await;
 
     let mut body = gallery("objections");
     body["kind"] = json!("suppression");
@@ -187,10 +187,10 @@ async fn a_suppressed_person_is_neither_enrolled_nor_found() {
     .await;
     assert_eq!((status, code.as_str()), (409, "conflict"));
     let objector = subject(&app, &objections, json!({})).await;
-    let outcomes = enrol(&app, &objector, &[image("obama2.jpg")], json!({})).await;
+    let outcomes = enroll(&app, &objector, &[image("obama2.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
 
-    let outcomes = enrol(&app, &obama, &[image("obama3.jpg")], json!({})).await;
+    let outcomes = enroll(&app, &obama, &[image("obama3.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["reason"], "suppressed");
     let everyone = || json!({"threshold": -1});
     let answer = search(&app, &staff, image("obama3.jpg"), everyone()).await;
@@ -235,7 +235,7 @@ async fn consent_that_is_required_must_be_valid() {
     assert!(found(&answer).is_empty());
     let read = ok(&app, "GET", &staff, Value::Null).await;
     assert_eq!(
-        (&read["subjects"], &read["enrolments"]),
+        (&read["subjects"], &read["enrollments"]),
         (&json!(1), &json!(0))
     );
 }
@@ -260,39 +260,39 @@ async fn no_search_is_unrecorded() {
     assert_eq!((status, code.as_str()), (503, "audit_unavailable"));
 }
 
-/// A key that may only enrol does not learn who is similar.
+/// A key that may only enroll does not learn who is similar.
 #[tokio::test]
 async fn a_conflict_names_nobody_to_a_key_that_may_not_search() {
     let settings = [ALLOWED, ("FACESCAN__ACCESS__MODE", "required")];
     let app = TestApp::with(&settings).await;
     let all = crate::access::key(&app, "default", &Scope::ALL).await;
-    let enrols = crate::access::key(&app, "default", &[Scope::Enrol]).await;
+    let enrolls = crate::access::key(&app, "default", &[Scope::Enroll]).await;
     let send = async |key: &str, uri: &str, body: Value| {
         let sent = crate::access::send(&app, key, ("POST", uri), body.to_string()).await;
         sent.json()
     };
-    let created = send(&enrols, "/collections", gallery("staff")).await;
+    let created = send(&enrolls, "/collections", gallery("staff")).await;
     let subjects = format!("/collections/{}/subjects", text(&created["id"]));
     let mut faces = Vec::new();
     for _ in 0..2 {
-        let created = send(&enrols, &subjects, json!({})).await;
+        let created = send(&enrolls, &subjects, json!({})).await;
         faces.push(format!("{subjects}/{}/faces", text(&created["id"])));
     }
     let body = json!({"faces": [image("obama.jpg")]});
-    send(&enrols, &faces[0], body.clone()).await;
-    let hidden = send(&enrols, &faces[1], body.clone()).await["faces"][0].clone();
+    send(&enrolls, &faces[0], body.clone()).await;
+    let hidden = send(&enrolls, &faces[1], body.clone()).await["faces"][0].clone();
     assert_eq!(hidden, json!({"status": "rejected", "reason": "conflict"}));
     // Nor whether the person has objected.
     let mut objections = gallery("objections");
     objections["kind"] = json!("suppression");
-    let created = send(&enrols, "/collections", objections).await;
+    let created = send(&enrolls, "/collections", objections).await;
     let objectors = format!("/collections/{}/subjects", text(&created["id"]));
-    let created = send(&enrols, &objectors, json!({})).await;
+    let created = send(&enrolls, &objectors, json!({})).await;
     let objector = format!("{objectors}/{}/faces", text(&created["id"]));
     let biden = json!({"faces": [image("biden.jpg")]});
-    send(&enrols, &objector, biden.clone()).await;
+    send(&enrolls, &objector, biden.clone()).await;
     assert_eq!(
-        send(&enrols, &faces[1], biden.clone()).await["faces"][0],
+        send(&enrolls, &faces[1], biden.clone()).await["faces"][0],
         hidden
     );
     let known = send(&all, &faces[1], biden).await["faces"][0].clone();
@@ -325,7 +325,7 @@ async fn stored_faces_need_the_scope_read() {
     let enrolled = send(&all, &faces, json!({"faces": [face]})).await;
     assert_eq!(enrolled.json()["faces"][0]["status"], "enrolled");
     for (scope, uri, body) in [
-        (Scope::Enrol, &faces, json!({"faces": [face]})),
+        (Scope::Enroll, &faces, json!({"faces": [face]})),
         (
             Scope::Search,
             &format!("{staff}/search"),

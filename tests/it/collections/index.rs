@@ -2,13 +2,13 @@
 
 use facescan::recognition::collections::similar::Wanted;
 use facescan_store::{
-    Collection, CollectionKey, ErasureTarget, NewEnrolment, NewErasure, Subject, SubjectDetails,
+    Collection, CollectionKey, ErasureTarget, NewEnrollment, NewErasure, Subject, SubjectDetails,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    ALLOWED, EVERY_THRESHOLD, create, enrol, found, gallery, id, image, ok, search, subject,
+    ALLOWED, EVERY_THRESHOLD, create, enroll, found, gallery, id, image, ok, search, subject,
 };
 use crate::support::{
     app::TestApp,
@@ -32,7 +32,7 @@ pub(super) async fn collection(app: &TestApp, uri: &str) -> Collection {
     store.collection(key).await.unwrap().unwrap()
 }
 
-/// Enrols a vector for each number, each for a subject of its own. Returns the subjects.
+/// Enrolls a vector for each number, each for a subject of its own. Returns the subjects.
 pub(super) async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize>) -> Vec<Uuid> {
     let of = collection(app, uri).await;
     let store = &app.app.collections.store;
@@ -54,7 +54,7 @@ pub(super) async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize
             .create_subject("default", &subject, None)
             .await
             .unwrap();
-        let face = NewEnrolment {
+        let face = NewEnrollment {
             id: Uuid::now_v7(),
             face_id: None,
             image_id: None,
@@ -62,7 +62,7 @@ pub(super) async fn add(app: &TestApp, uri: &str, numbers: std::ops::Range<usize
             vector: vector(number, of.dim as usize),
         };
         let faces = [face];
-        let enrolled = store.enrol((key, Some(subject.id)), &faces, now, None);
+        let enrolled = store.enroll((key, Some(subject.id)), &faces, now, None);
         enrolled.await.unwrap();
         subjects.push(subject.id);
     }
@@ -83,7 +83,7 @@ pub(super) async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<
     let similar = similar.unwrap();
     let first = similar.faces.first();
     (
-        first.and_then(|face| face.row.enrolment.subject_id),
+        first.and_then(|face| face.row.enrollment.subject_id),
         similar.searched,
     )
 }
@@ -188,10 +188,10 @@ async fn many_faces_of_one_subject_do_not_hide_others() {
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
     let copies = vec![image("obama.jpg"); 60];
-    enrol(&app, &obama, &copies, json!({})).await;
-    enrol(&app, &obama, &copies, json!({})).await;
+    enroll(&app, &obama, &copies, json!({})).await;
+    enroll(&app, &obama, &copies, json!({})).await;
     let biden = subject(&app, &staff, json!({})).await;
-    enrol(&app, &biden, &[image("biden.jpg")], json!({})).await;
+    enroll(&app, &biden, &[image("biden.jpg")], json!({})).await;
     let options = json!({"threshold": -1, "limit": 2});
     let answer = search(&app, &staff, image("obama2.jpg"), options).await;
     assert_eq!(found(&answer), [id(&obama), id(&biden)]);

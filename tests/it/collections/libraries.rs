@@ -16,7 +16,7 @@ fn library(name: &str) -> Value {
     body
 }
 
-/// Enrols faces in a library and returns the ids of those that were enrolled.
+/// Enrolls faces in a library and returns the ids of those that were enrolled.
 async fn add(app: &TestApp, library: &str, faces: &[Value]) -> Vec<String> {
     let body = json!({ "faces": faces });
     let answer = ok(app, "POST", &format!("{library}/faces"), body).await;
@@ -25,7 +25,7 @@ async fn add(app: &TestApp, library: &str, faces: &[Value]) -> Vec<String> {
     let faces = entries
         .iter()
         .flat_map(|entry| entry["faces"].as_array().unwrap());
-    faces.map(|face| text(&face["enrolment_id"])).collect()
+    faces.map(|face| text(&face["enrollment_id"])).collect()
 }
 
 /// Groups the faces of a library, and returns the clustering.
@@ -53,7 +53,7 @@ async fn people(app: &TestApp, library: &str) -> Vec<Value> {
 async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>, bool) {
     let answer = ok(app, "GET", &format!("{library}/faces"), Value::Null).await;
     let faces = answer["faces"].as_array().unwrap();
-    let face = faces.iter().find(|it| it["enrolment_id"] == face).unwrap();
+    let face = faces.iter().find(|it| it["enrollment_id"] == face).unwrap();
     let person = face["person_id"].as_str();
     (person.map(ToOwned::to_owned), face["pinned"] == true)
 }
@@ -167,7 +167,7 @@ async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[
         StatusCode::NOT_FOUND
     );
 
-    let uri = format!("{archive}/enrolments/{}/person", faces[1]);
+    let uri = format!("{archive}/enrollments/{}/person", faces[1]);
     ok(app, "PUT", &uri, json!({"person_id": null})).await;
     cluster(app, archive, full.clone()).await;
     assert_eq!(person_of(app, archive, &faces[1]).await, (None, true));
@@ -212,7 +212,7 @@ async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
     let before = search(app, archive, image("obama3.jpg"), json!({})).await;
     assert_eq!(before["candidates"][0]["person_id"], json!(person));
     let report = ok(app, "POST", "/erasures", json!({"person": person})).await;
-    assert_eq!(report["erased"]["enrolments"], 2);
+    assert_eq!(report["erased"]["enrollments"], 2);
     let after = search(app, archive, image("obama3.jpg"), json!({})).await;
     assert_eq!(after["candidates"], json!([]));
     assert_eq!(people(app, archive).await, [] as [Value; 0]);
@@ -369,7 +369,7 @@ async fn what_a_library_refuses() {
         ),
         (
             "PUT",
-            format!("{archive}/enrolments/{face}/person"),
+            format!("{archive}/enrollments/{face}/person"),
             json!({"person_id": null}),
             404,
             "not_found",
@@ -406,7 +406,7 @@ async fn suppressed_people_are_not_enrolled_in_a_library() {
     objections["kind"] = json!("suppression");
     let objections = create(&app, objections).await;
     let person = super::subject(&app, &objections, json!({})).await;
-    super::enrol(&app, &person, &[image("obama.jpg")], json!({})).await;
+    super::enroll(&app, &person, &[image("obama.jpg")], json!({})).await;
     let archive = create(&app, library("archive")).await;
     let body = json!({"faces": [image("obama2.jpg"), image("biden.jpg")]});
     let answer = ok(&app, "POST", &format!("{archive}/faces"), body).await;

@@ -1,11 +1,12 @@
-//! What searches and enrolments tell of the vectors of enrolled faces, and how often.
+//! What searches and enrollments tell of the vectors of enrolled faces, and how often.
 
 use axum::http::StatusCode;
 use facescan::context::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{
-    ALLOWED, call, create, enrol, found, gallery, id, image, ok, search, search_body, subject, text,
+    ALLOWED, call, create, enroll, found, gallery, id, image, ok, search, search_body, subject,
+    text,
 };
 use crate::{
     access::{key, send},
@@ -20,7 +21,7 @@ fn axis(app: &TestApp, number: usize) -> Value {
     let embedder = &app.app.pipeline.models.embedder;
     let mut values = vec![0.0; 128];
     values[number] = 1.0;
-    json!({"embedding": values, "contract": embedder.contract})
+    json!({"embedding": values, "vector_space": embedder.vector_space})
 }
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn similarities_and_thresholds_are_hundredths() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
-    enrol(&app, &obama, &[image("obama2.jpg")], json!({})).await;
+    enroll(&app, &obama, &[image("obama2.jpg")], json!({})).await;
     let answer = search(&app, &staff, image("obama.jpg"), json!({})).await;
     let hundredths = |value: &Value| {
         let hundredths = value.as_f64().unwrap() * 100.0;
@@ -214,14 +215,14 @@ async fn similarities_and_thresholds_are_hundredths() {
     // The one that was enrolled first comes first, although another one is as similar.
     let twin = subject(&app, &staff, json!({})).await;
     let allowed = json!({"allow_conflicts": true});
-    enrol(&app, &twin, &[image("obama2.jpg")], allowed).await;
+    enroll(&app, &twin, &[image("obama2.jpg")], allowed).await;
     let answer = search(&app, &staff, image("obama.jpg"), json!({"limit": 1})).await;
     assert_eq!(found(&answer), [id(&obama)]);
 }
 
-/// Every face that an enrolment compares with other people is a search of the key.
+/// Every face that an enrollment compares with other people is a search of the key.
 #[tokio::test]
-async fn enrolments_that_compare_faces_use_up_the_searches() {
+async fn enrollments_that_compare_faces_use_up_the_searches() {
     let settings = [
         ALLOWED,
         ("FACESCAN__ACCESS__MODE", "required"),
@@ -229,9 +230,9 @@ async fn enrolments_that_compare_faces_use_up_the_searches() {
         ("FACESCAN__AUDIT__LEVEL", "off"),
     ];
     let app = TestApp::with(&settings).await;
-    let enrols = key(&app, "default", &[Scope::Enrol]).await;
+    let enrolls = key(&app, "default", &[Scope::Enroll]).await;
     let post =
-        async |uri: &str, body: Value| send(&app, &enrols, ("POST", uri), body.to_string()).await;
+        async |uri: &str, body: Value| send(&app, &enrolls, ("POST", uri), body.to_string()).await;
     let created = post("/collections", gallery("staff")).await.json();
     let subjects = format!("/collections/{}/subjects", text(&created["id"]));
     let created = post(&subjects, json!({})).await.json();
@@ -279,7 +280,7 @@ async fn enrolments_that_compare_faces_use_up_the_searches() {
         .await;
     let entries = entries.unwrap();
     let searches = entries.iter().map(|entry| {
-        assert_eq!(entry.entry.action, "enrol");
+        assert_eq!(entry.entry.action, "enroll");
         let details: Value = serde_json::from_str(&entry.entry.details).unwrap();
         details["searches"].as_u64().unwrap()
     });

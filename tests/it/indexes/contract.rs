@@ -17,9 +17,9 @@ pub async fn run(under_test: &UnderTest) {
     let mut gallery = Gallery::create(under_test, "gallery", 1).await;
     let mut twin = Gallery::create(under_test, "twin", 1).await;
     let mut small = Gallery::create(under_test, "small", 2).await;
-    gallery.enrol(SUBJECTS).await;
-    twin.enrol(SUBJECTS).await;
-    small.enrol(2).await;
+    gallery.enroll(SUBJECTS).await;
+    twin.enroll(SUBJECTS).await;
+    small.enroll(2).await;
     // Without what is built in the background, answers are the same, but slow.
     let starts_exact = under_test.exact_below > 0;
     answers_are_those_of_a_comparison_with_each_face(&mut gallery, starts_exact).await;
@@ -35,7 +35,7 @@ pub async fn run(under_test: &UnderTest) {
     many_rows_can_be_proposed(&mut gallery).await;
     a_threshold_that_no_face_reaches_reads_few_rows(&gallery).await;
     an_erased_face_is_not_found(&mut gallery).await;
-    erasures_and_enrolments_keep_the_answers(&mut gallery, is_exact).await;
+    erasures_and_enrollments_keep_the_answers(&mut gallery, is_exact).await;
     answers_are_those_of_a_comparison_with_each_face(&mut twin, is_exact).await;
     a_rebuilt_and_a_purged_index_answer_the_same(&mut gallery, &mut twin, is_exact).await;
 }
@@ -58,7 +58,7 @@ async fn answers_are_those_of_a_comparison_with_each_face(
             let same = found.faces.iter().find(|it| it.row.vector == face.vector);
             if let Some(same) = same {
                 assert!((same.similarity - cosine).abs() < 1e-6, "{cosine}");
-                assert_eq!(same.row.enrolment.subject_id, Some(face.subject));
+                assert_eq!(same.row.enrollment.subject_id, Some(face.subject));
                 found_faces += 1;
             }
         }
@@ -152,23 +152,26 @@ async fn a_threshold_that_no_face_reaches_reads_few_rows(gallery: &Gallery<'_>) 
 async fn an_erased_face_is_not_found(gallery: &mut Gallery<'_>) {
     let erased = gallery.faces[gallery.faces.len() / 2].clone();
     let found = gallery.search(&erased.vector, 1).await;
-    let best = &found.faces[0].row.enrolment;
+    let best = &found.faces[0].row.enrollment;
     assert_eq!(best.subject_id, Some(erased.subject));
     gallery.erase(erased.subject).await;
     let found = gallery.search(&erased.vector, 100).await;
-    let subjects = found.faces.iter().map(|face| face.row.enrolment.subject_id);
+    let subjects = found
+        .faces
+        .iter()
+        .map(|face| face.row.enrollment.subject_id);
     assert_eq!(subjects.filter(|it| *it == Some(erased.subject)).count(), 0);
     assert_eq!(found.faces.len(), 100);
 }
 
-async fn erasures_and_enrolments_keep_the_answers(gallery: &mut Gallery<'_>, is_exact: bool) {
+async fn erasures_and_enrollments_keep_the_answers(gallery: &mut Gallery<'_>, is_exact: bool) {
     let replaced = SUBJECTS * 3 / 10;
     for round in 0..5 {
         for position in 0..replaced {
             let face = (position * 7 + round) * FACES_OF_SUBJECT % gallery.faces.len();
             gallery.erase(gallery.faces[face].subject).await;
         }
-        gallery.enrol(replaced).await;
+        gallery.enroll(replaced).await;
         answers_are_those_of_a_comparison_with_each_face(gallery, is_exact).await;
     }
     let now = gallery.under_test.collections.clock.now();

@@ -33,15 +33,15 @@ async fn large_collections_have_an_index() {
         let (under_test, index) = pgvector(&database, MIN_FACES).await;
         let mut gallery = Gallery::create(&under_test, "gallery", 1).await;
         let mut small = Gallery::create(&under_test, "small", 2).await;
-        gallery.enrol(40).await;
-        small.enrol(30).await;
+        gallery.enroll(40).await;
+        small.enroll(30).await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, [(gallery.id, true)]);
         assert!(indexes(&under_test).await[0].bytes > 0);
 
         // Postgres marks an index like this if it stops while it builds it.
         let damage = "UPDATE pg_index SET indisvalid = false \
-             WHERE indexrelid IN (SELECT oid FROM pg_class WHERE relname LIKE 'enrolments_hnsw%')";
+             WHERE indexrelid IN (SELECT oid FROM pg_class WHERE relname LIKE 'enrollments_hnsw%')";
         database.execute(damage).await;
         assert_eq!(built(&under_test).await, [(gallery.id, false)]);
         let query = gallery.mate();
@@ -70,7 +70,7 @@ async fn an_index_is_dropped_with_its_collection() {
     on_postgres(|database: Database| async move {
         let (under_test, index) = pgvector(&database, 10).await;
         let mut gallery = Gallery::create(&under_test, "gallery", 1).await;
-        gallery.enrol(4).await;
+        gallery.enroll(4).await;
         index.maintain().await.unwrap();
         assert_eq!(built(&under_test).await, [(gallery.id, true)]);
         gallery.erase_all().await;
@@ -86,7 +86,7 @@ async fn one_process_builds_indexes() {
     on_postgres(|database: Database| async move {
         let (under_test, index) = pgvector(&database, 10).await;
         let mut gallery = Gallery::create(&under_test, "gallery", 1).await;
-        gallery.enrol(4).await;
+        gallery.enroll(4).await;
         let mut other = database.connect().await;
         let lock = "SELECT pg_advisory_lock(7180369124405)";
         execute(&mut other, lock).await;
@@ -108,13 +108,13 @@ async fn indexes_are_built_in_the_background() {
     on_postgres(|database: Database| async move {
         let (under_test, index) = pgvector(&database, 10).await;
         let mut gallery = Gallery::create(&under_test, "gallery", 1).await;
-        gallery.enrol(4).await;
+        gallery.enroll(4).await;
         index.refresh().await.unwrap();
         while built(&under_test).await != [(gallery.id, true)] {
             index.refresh().await.unwrap();
         }
         database
-            .execute("ALTER TABLE enrolments RENAME TO moved")
+            .execute("ALTER TABLE enrollments RENAME TO moved")
             .await;
         while index.refresh().await.is_ok() {
             tokio::task::yield_now().await;

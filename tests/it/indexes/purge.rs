@@ -63,10 +63,10 @@ async fn half_bytes(database: &Database, vector: &[f32]) -> Vec<u8> {
         .collect()
 }
 
-/// Enrols faces, and returns the gallery with the face to erase and one to keep.
+/// Enrolls faces, and returns the gallery with the face to erase and one to keep.
 async fn enrolled(under_test: &UnderTest) -> (Gallery<'_>, Face, Face) {
     let mut gallery = Gallery::create(under_test, "gallery", 1).await;
-    gallery.enrol(80).await;
+    gallery.enroll(80).await;
     let (erased, kept) = (gallery.faces[200].clone(), gallery.faces[300].clone());
     (gallery, erased, kept)
 }
@@ -164,7 +164,7 @@ async fn a_purge_does_not_wait_for_the_building_of_an_index() {
         execute(&mut builder, "BEGIN").await;
         execute(
             &mut builder,
-            "LOCK TABLE enrolments IN SHARE UPDATE EXCLUSIVE MODE",
+            "LOCK TABLE enrollments IN SHARE UPDATE EXCLUSIVE MODE",
         )
         .await;
         assert!(!erasures.purge_erased(now).await.unwrap());

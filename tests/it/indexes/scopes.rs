@@ -1,4 +1,4 @@
-//! Random collections of several tenants and contracts, which share vectors: no answer has a face of another collection.
+//! Random collections of several tenants and vector spaces, which share vectors: no answer has a face of another collection.
 
 use std::collections::HashSet;
 
@@ -29,8 +29,8 @@ const MIN_FACES: u64 = 12;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 
-/// The contracts. Two of them have vectors of one length.
-const CONTRACTS: [(&str, usize); 3] = [("c1", 32), ("c2", 32), ("c3", 16)];
+/// The vector spaces. Two of them have vectors of one length.
+const VECTOR_SPACES: [(&str, usize); 3] = [("c1", 32), ("c2", 32), ("c3", 16)];
 
 /// The vectors of a length that all collections share.
 const VECTORS: usize = 12;
@@ -40,9 +40,9 @@ const VECTORS: usize = 12;
 enum Step {
     Create {
         tenant: usize,
-        contract: usize,
+        vector_space: usize,
     },
-    Enrol {
+    Enroll {
         collection: Index,
         vectors: Vec<usize>,
     },
@@ -71,13 +71,13 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let collection = any::<Index>;
-    let create = (0..TENANTS.len(), 0..CONTRACTS.len());
-    let enrol = (collection(), prop::collection::vec(0..VECTORS, 1..9));
+    let create = (0..TENANTS.len(), 0..VECTOR_SPACES.len());
+    let enroll = (collection(), prop::collection::vec(0..VECTORS, 1..9));
     let of_face = || (collection(), any::<Index>());
     let search = (collection(), 0..VECTORS, 1..40usize);
     prop_oneof![
-        3 => create.prop_map(|(tenant, contract)| Step::Create { tenant, contract }),
-        8 => enrol.prop_map(|(collection, vectors)| Step::Enrol { collection, vectors }),
+        3 => create.prop_map(|(tenant, vector_space)| Step::Create { tenant, vector_space }),
+        8 => enroll.prop_map(|(collection, vectors)| Step::Enroll { collection, vectors }),
         3 => of_face().prop_map(|(collection, face)| Step::Erase { collection, face }),
         1 => of_face().prop_map(|(collection, face)| Step::EraseForeign { collection, face }),
         1 => collection().prop_map(|collection| Step::EraseCollection { collection }),
@@ -96,18 +96,21 @@ struct World<'a> {
 impl<'a> World<'a> {
     async fn take(&mut self, step: &Step) {
         match step {
-            Step::Create { tenant, contract } => self.create(*tenant, *contract).await,
+            Step::Create {
+                tenant,
+                vector_space,
+            } => self.create(*tenant, *vector_space).await,
             Step::Settle => (self.under_test.settle)().await,
             Step::EraseTenant { tenant } => self.erase_tenant(TENANTS[*tenant]).await,
             _ if self.galleries.is_empty() => {}
-            Step::Enrol {
+            Step::Enroll {
                 collection,
                 vectors,
             } => {
                 let gallery = collection.get_mut(&mut self.galleries);
                 let dim = gallery.owner.dim;
                 let vectors = vectors.iter().map(|vector| shared(*vector, dim));
-                gallery.enrol_subject(vectors.collect()).await;
+                gallery.enroll_subject(vectors.collect()).await;
             }
             Step::Erase { collection, face } => {
                 let gallery = collection.get_mut(&mut self.galleries);
@@ -139,11 +142,11 @@ impl<'a> World<'a> {
         }
     }
 
-    async fn create(&mut self, tenant: usize, contract: usize) {
-        let (contract, dim) = CONTRACTS[contract];
+    async fn create(&mut self, tenant: usize, vector_space: usize) {
+        let (vector_space, dim) = VECTOR_SPACES[vector_space];
         let owner = Owner {
             tenant: TENANTS[tenant],
-            contract,
+            vector_space,
             dim,
         };
         let name = Uuid::now_v7().to_string();
@@ -187,7 +190,7 @@ async fn search(gallery: &Gallery<'_>, vector: usize, limit: usize) {
     assert_eq!(found.faces.len(), expected.len());
     let own: HashSet<Uuid> = gallery.faces.iter().map(|face| face.subject).collect();
     for (face, (cosine, _)) in found.faces.iter().zip(expected) {
-        assert!(own.contains(&face.row.enrolment.subject_id.unwrap()));
+        assert!(own.contains(&face.row.enrollment.subject_id.unwrap()));
         assert!((face.similarity - cosine).abs() < 1e-6, "{cosine}");
     }
 }

@@ -24,7 +24,7 @@ use facescan::{
 use facescan_clock::{Clock, SystemClock};
 use facescan_store::{
     Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
-    IndexPosition, NewEnrolment, NewErasure, Store, Subject, SubjectDetails, Written,
+    IndexPosition, NewEnrollment, NewErasure, Store, Subject, SubjectDetails, Written,
 };
 use futures::future::BoxFuture;
 use uuid::Uuid;
@@ -39,13 +39,13 @@ pub const FACES_OF_SUBJECT: usize = 5;
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     pub tenant: &'static str,
-    pub contract: &'static str,
+    pub vector_space: &'static str,
     pub dim: usize,
 }
 
 const OWNER: Owner = Owner {
     tenant: "indexes",
-    contract: "c1",
+    vector_space: "c1",
     dim: DIM,
 };
 
@@ -167,7 +167,7 @@ impl<'a> Gallery<'a> {
             id: Uuid::now_v7(),
             tenant: owner.tenant.to_owned(),
             kind: CollectionKind::Gallery,
-            contract: owner.contract.to_owned(),
+            vector_space: owner.vector_space.to_owned(),
             dim: u32::try_from(owner.dim).unwrap(),
             created_at: under_test.collections.clock.now(),
             position: 0,
@@ -207,18 +207,18 @@ impl<'a> Gallery<'a> {
         store.collection(self.key()).await.unwrap().unwrap()
     }
 
-    /// Enrols faces of new subjects.
-    pub async fn enrol(&mut self, subjects: usize) {
+    /// Enrolls faces of new subjects.
+    pub async fn enroll(&mut self, subjects: usize) {
         for _ in 0..subjects {
             let vectors =
                 (0..FACES_OF_SUBJECT).map(|_| direction(&mut self.random, self.owner.dim));
             let vectors = vectors.collect();
-            self.enrol_subject(vectors).await;
+            self.enroll_subject(vectors).await;
         }
     }
 
-    /// Enrols faces of a new subject.
-    pub async fn enrol_subject(&mut self, vectors: Vec<Vec<f32>>) {
+    /// Enrolls faces of a new subject.
+    pub async fn enroll_subject(&mut self, vectors: Vec<Vec<f32>>) {
         let now = self.under_test.collections.clock.now();
         let subject = Subject {
             id: Uuid::now_v7(),
@@ -233,9 +233,9 @@ impl<'a> Gallery<'a> {
             .await
             .unwrap();
         assert_eq!(written, Written::Done);
-        let faces: Vec<NewEnrolment> = vectors
+        let faces: Vec<NewEnrollment> = vectors
             .into_iter()
-            .map(|vector| NewEnrolment {
+            .map(|vector| NewEnrollment {
                 id: Uuid::now_v7(),
                 face_id: None,
                 image_id: None,
@@ -243,7 +243,7 @@ impl<'a> Gallery<'a> {
                 vector,
             })
             .collect();
-        let enrolled = store.enrol((self.key(), Some(subject.id)), &faces, now, None);
+        let enrolled = store.enroll((self.key(), Some(subject.id)), &faces, now, None);
         assert_eq!(enrolled.await.unwrap(), Enrolled::Done);
         self.changes += faces.len() as u64;
         self.faces.extend(faces.into_iter().map(|face| Face {

@@ -26,7 +26,7 @@ use crate::{
 /// Writes a registry with the encoder of the Triton fixture at `url`.
 fn registry(folder: &TempDir, url: &str, more: &str) -> String {
     let entry = json!({
-        "id": "remote", "role": "encoder", "family": "image", "sha256": "0".repeat(64), "licence": "none",
+        "id": "remote", "role": "encoder", "family": "image", "sha256": "0".repeat(64), "license": "none",
         "commercial_use": true, "source": "tests/fixtures/kserve/models", "dim": 51,
         "input": {"width": 32, "height": 32, "channel_order": "rgb", "mean": [0, 0, 0], "scale": [1, 1, 1]},
         "remote": {"url": url, "model": "encoder", "retries": 0},

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use facescan_store::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionTerms, Consent, Enrolled,
-    ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrolment, Store, Subject,
+    ErasedCounts, ErasureTarget, IndexPosition, IndexRow, NewEnrollment, Store, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
 use serde_json::json;
@@ -20,9 +20,9 @@ pub async fn scenario(store: &Store) {
     names_and_ids_are_unique(store).await;
     only_live_subjects_are_in_answers(store).await;
     an_index_can_follow(store).await;
-    erasing_removes_enrolments(store).await;
-    expiry::deleting_old_scans_keeps_enrolments(store).await;
-    an_erased_image_takes_enrolments_of_older_scans(store).await;
+    erasing_removes_enrollments(store).await;
+    expiry::deleting_old_scans_keeps_enrollments(store).await;
+    an_erased_image_takes_enrollments_of_older_scans(store).await;
     expiry::time_ends_subjects(store).await;
 }
 
@@ -31,7 +31,7 @@ pub fn collection(tenant: &str, name: &str) -> Collection {
         id: Uuid::now_v7(),
         tenant: tenant.to_owned(),
         kind: CollectionKind::Gallery,
-        contract: "c1".to_owned(),
+        vector_space: "c1".to_owned(),
         dim: 2,
         created_at: noon(),
         position: 0,
@@ -65,9 +65,9 @@ pub fn key(collection: &Collection) -> CollectionKey<'_> {
 }
 
 /// Returns a face with a vector in this direction.
-fn face(direction: [f32; 2]) -> NewEnrolment {
+fn face(direction: [f32; 2]) -> NewEnrollment {
     let norm = direction[0].hypot(direction[1]);
-    NewEnrolment {
+    NewEnrollment {
         id: Uuid::now_v7(),
         face_id: None,
         image_id: None,
@@ -88,14 +88,14 @@ async fn added(store: &Store, collection: &Collection) -> Subject {
     subject
 }
 
-async fn enrol(
+async fn enroll(
     store: &Store,
     collection: &Collection,
     subject: &Subject,
-    faces: &[NewEnrolment],
+    faces: &[NewEnrollment],
 ) -> Enrolled {
     let subject = (key(collection), Some(subject.id));
-    store.enrol(subject, faces, noon(), None).await.unwrap()
+    store.enroll(subject, faces, noon(), None).await.unwrap()
 }
 
 /// Returns the rows of a collection, as an index has them after it has read all of them.
@@ -114,7 +114,7 @@ async fn live(
         id: collection.id,
     };
     let live = store.live_rows(key, rows, now).await.unwrap();
-    live.into_iter().map(|row| row.enrolment.id).collect()
+    live.into_iter().map(|row| row.enrollment.id).collect()
 }
 
 async fn names_and_ids_are_unique(store: &Store) {
@@ -225,7 +225,7 @@ async fn only_live_subjects_are_in_answers(store: &Store) {
     gallery.terms.consent_required = true;
     created(store, &gallery).await;
     let without = added(store, &gallery).await;
-    let refused = enrol(store, &gallery, &without, &[face([1.0, 0.0])]).await;
+    let refused = enroll(store, &gallery, &without, &[face([1.0, 0.0])]).await;
     assert_eq!(refused, Enrolled::NotLive);
 
     let mut with = subject(&gallery);
@@ -237,9 +237,9 @@ async fn only_live_subjects_are_in_answers(store: &Store) {
     with.details.expires_at = Some(noon() + Duration::days(20));
     store.create_subject("live", &with, None).await.unwrap();
     let faces = [face([1.0, 0.0]), face([0.0, 1.0])];
-    assert_eq!(enrol(store, &gallery, &with, &faces).await, Enrolled::Done);
+    assert_eq!(enroll(store, &gallery, &with, &faces).await, Enrolled::Done);
     let listed = async |page| {
-        let listed = store.list_enrolments(key(&gallery), with.id, page).await;
+        let listed = store.list_enrollments(key(&gallery), with.id, page).await;
         let listed = listed.unwrap().into_iter();
         listed.map(|face| face.id).collect::<Vec<_>>()
     };
@@ -285,8 +285,8 @@ async fn only_live_subjects_are_in_answers(store: &Store) {
         0,
         "retention"
     );
-    // Without faces an enrolment is no interaction.
-    assert_eq!(enrol(store, &gallery, &with, &[]).await, Enrolled::Done);
+    // Without faces an enrollment is no interaction.
+    assert_eq!(enroll(store, &gallery, &with, &[]).await, Enrolled::Done);
     // A withdrawn consent erases the faces, now or when the collection requires consent.
     let withdrawn = SubjectChange {
         consent: Some(None),
@@ -310,10 +310,10 @@ async fn an_index_can_follow(store: &Store) {
     let gallery = collection("follow", "gallery");
     created(store, &gallery).await;
     let (first, second) = (added(store, &gallery).await, added(store, &gallery).await);
-    let faces: Vec<NewEnrolment> = (0..5).map(|n| face([1.0, n as f32])).collect();
-    enrol(store, &gallery, &first, &faces[..3]).await;
-    enrol(store, &gallery, &second, &faces[3..]).await;
-    erase(store, "follow", ErasureTarget::Enrolment(faces[1].id)).await;
+    let faces: Vec<NewEnrollment> = (0..5).map(|n| face([1.0, n as f32])).collect();
+    enroll(store, &gallery, &first, &faces[..3]).await;
+    enroll(store, &gallery, &second, &faces[3..]).await;
+    erase(store, "follow", ErasureTarget::Enrollment(faces[1].id)).await;
     erase(store, "follow", ErasureTarget::Subject(second.id)).await;
 
     let position = store
@@ -326,7 +326,7 @@ async fn an_index_can_follow(store: &Store) {
     let positions = store.index_positions().await.unwrap();
     let expected = IndexPosition {
         collection_id: gallery.id,
-        contract: gallery.contract.clone(),
+        vector_space: gallery.vector_space.clone(),
         dim: 2,
         position,
         enrolled: 2,
@@ -370,7 +370,7 @@ async fn an_index_can_follow(store: &Store) {
     assert_eq!(next, [index[1].clone()]);
 }
 
-async fn erasing_removes_enrolments(store: &Store) {
+async fn erasing_removes_enrollments(store: &Store) {
     let gallery = collection("erase people", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
@@ -381,7 +381,7 @@ async fn erasing_removes_enrolments(store: &Store) {
         store.save_scan(scan.clone()).await.unwrap();
         scans.push(scan);
     }
-    let of = |scan: usize, position: usize| NewEnrolment {
+    let of = |scan: usize, position: usize| NewEnrollment {
         face_id: Some(scans[scan].faces[position].id),
         image_id: None,
         is_acceptable: true,
@@ -389,13 +389,13 @@ async fn erasing_removes_enrolments(store: &Store) {
     };
     let faces = [of(0, 0), of(0, 1), of(1, 0), face([0.0, 1.0])];
     assert_eq!(
-        enrol(store, &gallery, &person, &faces).await,
+        enroll(store, &gallery, &person, &faces).await,
         Enrolled::Done
     );
     let erased = async |target| {
         let report = erase(store, "erase people", target).await;
         let counts = report.unwrap().counts;
-        (counts.subjects, counts.enrolments)
+        (counts.subjects, counts.enrollments)
     };
     let left = async || rows(store, &gallery).await.len();
 
@@ -404,16 +404,16 @@ async fn erasing_removes_enrolments(store: &Store) {
         (0, 1)
     );
     assert_eq!(left().await, 3);
-    let gone = enrol(store, &gallery, &person, &[of(0, 0)]).await;
+    let gone = enroll(store, &gallery, &person, &[of(0, 0)]).await;
     assert_eq!(gone, Enrolled::NoFace);
     assert_eq!(
         erased(ErasureTarget::Image(scans[1].image.id)).await,
         (0, 1)
     );
     assert_eq!(left().await, 2);
-    let foreign = erase(store, "names", ErasureTarget::Enrolment(faces[3].id)).await;
+    let foreign = erase(store, "names", ErasureTarget::Enrollment(faces[3].id)).await;
     assert_eq!(foreign, None, "another tenant");
-    assert_eq!(erased(ErasureTarget::Enrolment(faces[3].id)).await, (0, 1));
+    assert_eq!(erased(ErasureTarget::Enrollment(faces[3].id)).await, (0, 1));
     assert_eq!(left().await, 1);
     assert_eq!(erased(ErasureTarget::Collection(gallery.id)).await, (1, 1));
     assert_eq!(left().await, 0);
@@ -422,7 +422,7 @@ async fn erasing_removes_enrolments(store: &Store) {
     let again = collection("erase people", "gallery");
     created(store, &again).await;
     let person = added(store, &again).await;
-    enrol(store, &again, &person, &[face([1.0, 0.0])]).await;
+    enroll(store, &again, &person, &[face([1.0, 0.0])]).await;
     let report = erase(store, "erase people", ErasureTarget::Tenant).await;
     let counts = report.unwrap().counts;
     let expected = ErasedCounts {
@@ -431,27 +431,27 @@ async fn erasing_removes_enrolments(store: &Store) {
         faces: 1,
         vectors: 1,
         subjects: 1,
-        enrolments: 1,
+        enrollments: 1,
         ..ErasedCounts::default()
     };
     assert_eq!(counts, expected);
 }
 
 /// A scan is replaced, so its faces are deleted. The image is erased later.
-async fn an_erased_image_takes_enrolments_of_older_scans(store: &Store) {
+async fn an_erased_image_takes_enrollments_of_older_scans(store: &Store) {
     let gallery = collection("older scans", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
     let mut scan = new_scan("older scans", 1);
     scan.faces = vec![face_at(10.0), face_at(300.0)];
     store.save_scan(scan.clone()).await.unwrap();
-    let enrolled = NewEnrolment {
+    let enrolled = NewEnrollment {
         face_id: Some(scan.faces[0].id),
         image_id: None,
         is_acceptable: true,
         ..face([1.0, 0.0])
     };
-    enrol(store, &gallery, &person, &[enrolled]).await;
+    enroll(store, &gallery, &person, &[enrolled]).await;
     // Without the other face, the scan does not answer, and a new one replaces it.
     let other = ErasureTarget::Face(scan.faces[1].id);
     erase(store, "older scans", other).await;
@@ -462,12 +462,12 @@ async fn an_erased_image_takes_enrolments_of_older_scans(store: &Store) {
     };
     store.save_scan(again).await.unwrap();
     let left = store
-        .list_enrolments(key(&gallery), person.id, page(None, 9))
+        .list_enrollments(key(&gallery), person.id, page(None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));
     let image = ErasureTarget::Image(scan.image.id);
     let report = erase(store, "older scans", image).await.unwrap();
-    assert_eq!(report.counts.enrolments, 1);
+    assert_eq!(report.counts.enrollments, 1);
     assert_eq!(rows(store, &gallery).await.len(), 0);
 }

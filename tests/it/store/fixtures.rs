@@ -72,7 +72,7 @@ pub fn new_scan(tenant: &str, number: u8) -> NewScan {
         }),
         embedder: Some(Embedder {
             id: "sface".into(),
-            contract: "c1".into(),
+            vector_space: "c1".into(),
         }),
         picture_quality: Some(json!({"brightness": 0.25})),
         devices: Some(json!({"face_detection": {"requested": "cpu", "active": "cpu"}})),
@@ -97,7 +97,7 @@ pub fn face_at(x: f32) -> NewFace {
         landmarks: Some([[x, 0.1], [1.5, 2.5], [3.25, 4.125], [5.0, 6.0], [7.0, 1e-7]]),
         results: None,
         embedding: Some(Embedding {
-            contract: "c1".into(),
+            vector_space: "c1".into(),
             precision: NumericPrecision::F32,
             norm: 9.5,
             vector: vec![0.6, 0.8],
@@ -133,7 +133,7 @@ pub async fn erase(store: &Store, tenant: &str, target: ErasureTarget) -> Option
         }
         ErasureTarget::Collection(_)
         | ErasureTarget::Subject(_)
-        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Enrollment(_)
         | ErasureTarget::Person(_) => {
             while !erasures
                 .erase_from_collections(id, tenant, &target)

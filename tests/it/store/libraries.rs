@@ -2,7 +2,7 @@
 
 use facescan_store::{
     Assignment, ClusteringEnd, ClusteringProgress, ClusteringState, Collection, CollectionKind,
-    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrolment, Store,
+    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrollment, Store,
     Written,
 };
 use time::{Duration, OffsetDateTime};
@@ -27,10 +27,10 @@ async fn library(store: &Store, tenant: &str) -> Collection {
     library
 }
 
-/// Enrols faces, and returns their rows in order.
+/// Enrolls faces, and returns their rows in order.
 async fn enrolled(store: &Store, library: &Collection, count: usize) -> Vec<(u64, Uuid)> {
-    let faces: Vec<NewEnrolment> = (0..count)
-        .map(|_| NewEnrolment {
+    let faces: Vec<NewEnrollment> = (0..count)
+        .map(|_| NewEnrollment {
             id: Uuid::now_v7(),
             face_id: None,
             image_id: None,
@@ -38,7 +38,7 @@ async fn enrolled(store: &Store, library: &Collection, count: usize) -> Vec<(u64
             vector: vec![1.0, 0.0],
         })
         .collect();
-    let done = store.enrol((key(library), None), &faces, noon(), None);
+    let done = store.enroll((key(library), None), &faces, noon(), None);
     assert_eq!(done.await.unwrap(), Enrolled::Done);
     let rows = store.face_rows(library.id, 0, 99).await.unwrap();
     let rows = rows.into_iter().map(|face| face.row);
@@ -209,13 +209,13 @@ async fn a_clustering_changes_no_decision(store: &Store) {
     let nobody: Vec<Uuid> = nobody
         .unwrap()
         .iter()
-        .map(|face| face.enrolment.id)
+        .map(|face| face.enrollment.id)
         .collect();
     assert_eq!(nobody, [faces[2].1]);
     let page = store
         .library_faces(key(&library), FaceFilter::All, page(Some(faces[1].1), 1))
         .await;
-    assert_eq!(page.unwrap()[0].enrolment.id, faces[2].1);
+    assert_eq!(page.unwrap()[0].enrollment.id, faces[2].1);
 
     // A decision about a person of another tenant is refused.
     let decision = Decision::Merge {

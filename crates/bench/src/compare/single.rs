@@ -16,7 +16,7 @@ use crate::{
         generator::{Pace, requests},
         target::Target,
     },
-    maths::{Durations, Percentiles},
+    math::{Durations, Percentiles},
     workload::Sequence,
 };
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::rounds::Round;
 use crate::{
     load::generator::Pace,
-    maths::{Percentiles, median, median_ratio},
+    math::{Percentiles, median, median_ratio},
     plots::Plots,
 };
 

@@ -42,10 +42,10 @@ impl Bare {
     ) -> anyhow::Result<Self> {
         // A graph with a fixed batch size needs all its rows.
         let rows = spec.batch.fixed().map_or(1, NonZeroUsize::get);
-        let normalisation = spec.input.normalisation();
+        let normalization = spec.input.normalization();
         let batches = images.iter().map(|(image, letterbox)| {
             let mut row = vec![0.0; letterbox.row_len()];
-            letterbox_into(image, letterbox, &normalisation, &mut row);
+            letterbox_into(image, letterbox, &normalization, &mut row);
             let (width, height) = letterbox.input;
             Prepared {
                 row_shape: [3, height as usize, width as usize],

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use super::{FloorFigures, Shares, sessions::Bare};
 use crate::{
-    maths::Durations,
+    math::Durations,
     workload::{Sequence, Window, Workload},
 };
 use facescan_clock::SystemClock;

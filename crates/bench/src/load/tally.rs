@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::connection::Answer;
 use crate::{
-    maths::{Durations, Percentiles},
+    math::{Durations, Percentiles},
     workload::Window,
 };
 

@@ -129,7 +129,7 @@ async fn build(args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
         "links": args.links,
         "build_candidates": args.build_candidates,
         "built_after_seconds": built_after,
-        "table_bytes_a_face": vectors.enrolment_bytes().await? as f64 / args.faces as f64,
+        "table_bytes_a_face": vectors.enrollment_bytes().await? as f64 / args.faces as f64,
         "index_bytes_a_face": bytes as f64 / args.faces as f64,
     });
     let variants = args.candidates.iter().map(|candidates| Variant {

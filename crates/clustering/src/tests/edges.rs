@@ -28,7 +28,7 @@ fn the_list_of_one_of_two_faces_connects_them() {
 }
 
 #[test]
-fn a_weak_edge_needs_shared_neighbours_and_both_lists() {
+fn a_weak_edge_needs_shared_neighbors_and_both_lists() {
     let group = |similarity, shared, is_mutual: bool| {
         let mut library = Library::new(4);
         library.list(0, 1, similarity);
@@ -55,7 +55,7 @@ fn a_weak_edge_needs_shared_neighbours_and_both_lists() {
 #[test]
 fn a_weak_edge_needs_a_common_connected_face() {
     let mut library = Library::new(7);
-    // These two share neighbours that are connected with neither.
+    // These two share neighbors that are connected with neither.
     library.link(0, 1, 0.45);
     for face in [0, 1] {
         library.link(face, 2, 0.3);

@@ -5,7 +5,7 @@ use super::*;
 fn error(lists: &[&[(u32, f32)]]) -> ClusteringError {
     let mut faces = Faces::default();
     for list in lists {
-        let entry = |&(face, similarity): &(u32, f32)| Neighbour { face, similarity };
+        let entry = |&(face, similarity): &(u32, f32)| Neighbor { face, similarity };
         faces.push(Face::default(), &list.iter().map(entry).collect::<Vec<_>>());
     }
     group(&faces, &settings(), Scope::Full).unwrap_err()
@@ -15,13 +15,13 @@ fn error(lists: &[&[(u32, f32)]]) -> ClusteringError {
 fn lists_that_cannot_be_are_refused() {
     let unknown = ClusteringError::UnknownFace {
         face: 1,
-        neighbour: 2,
+        neighbor: 2,
     };
     assert_eq!(error(&[&[], &[(2, 0.5)]]), unknown);
     assert_eq!(error(&[&[], &[(1, 0.5)]]), ClusteringError::Itself(1));
     let twice = ClusteringError::Twice {
         face: 0,
-        neighbour: 1,
+        neighbor: 1,
     };
     assert_eq!(error(&[&[(1, 0.5), (1, 0.5)], &[]]), twice);
     let not_finite = ClusteringError::NotFinite(0);

@@ -4,17 +4,17 @@ use super::*;
 
 const FACES: u32 = 20_000;
 
-/// Returns people with 100 faces each. The neighbours of a face are 32 others of its person, in no order of their own.
+/// Returns people with 100 faces each. The neighbors of a face are 32 others of its person, in no order of their own.
 fn people() -> Faces {
     let mut random = Random(4);
     let mut faces = Faces::with_capacity(FACES as usize, 32);
     for face in 0..FACES {
         let first = face / 100 * 100;
-        let neighbours = (0..32u8).map(|at| Neighbour {
+        let neighbors = (0..32u8).map(|at| Neighbor {
             face: first + (face + 1 + 3 * u32::from(at)) % 100,
             similarity: 0.9 - (f32::from(at) + random.signed() * 0.1) / 100.0,
         });
-        faces.push(acceptable(), &neighbours.collect::<Vec<_>>());
+        faces.push(acceptable(), &neighbors.collect::<Vec<_>>());
     }
     faces
 }
@@ -36,7 +36,7 @@ fn many_faces_are_grouped() {
     let pairs: std::collections::BTreeSet<(Assignment, u32)> = pairs.into_iter().collect();
     let people: std::collections::BTreeSet<Assignment> = found.into_iter().collect();
     // No group has faces of two people. Chinese whispers leaves some people in two groups, because all faces of a person here
-    // have about the same number of equally similar neighbours.
+    // have about the same number of equally similar neighbors.
     assert_eq!(pairs.len(), people.len());
     assert!((200..=220).contains(&people.len()), "{}", people.len());
 }
@@ -47,9 +47,9 @@ fn a_face_that_is_in_all_lists_is_no_obstacle() {
     faces.push(acceptable(), &[]);
     for face in 1..FACES {
         let other = if face % 2 == 0 { face - 1 } else { face + 1 };
-        let entry = |face, similarity| Neighbour { face, similarity };
+        let entry = |face, similarity| Neighbor { face, similarity };
         let pair = (other < FACES).then(|| entry(other, 0.7));
-        let list: Vec<Neighbour> = pair.into_iter().chain([entry(0, 0.55)]).collect();
+        let list: Vec<Neighbor> = pair.into_iter().chain([entry(0, 0.55)]).collect();
         faces.push(acceptable(), &list);
     }
     let found = group(&faces, &settings(), Scope::Full).unwrap();
@@ -64,7 +64,7 @@ fn an_image_with_all_faces_is_no_obstacle() {
     for face in 0..FACES {
         let mut list = Vec::new();
         if face >= FACES / 2 {
-            list.push(Neighbour {
+            list.push(Neighbor {
                 face: face % 100,
                 similarity: 0.7,
             });

@@ -26,10 +26,10 @@ fn portraits() -> Vec<Portrait> {
     let mut direction = |_| unit((0..DIM).map(|_| random.signed()).collect());
     let mut portraits = Vec::new();
     for truth in 0..PEOPLE {
-        let centre = direction(0);
+        let center = direction(0);
         for _ in 0..=truth % 12 {
             let noise = direction(0);
-            let mixed = centre
+            let mixed = center
                 .iter()
                 .zip(&noise)
                 .map(|(c, n)| c * 0.775 + n * 0.632);
@@ -41,7 +41,7 @@ fn portraits() -> Vec<Portrait> {
     portraits
 }
 
-/// Returns the portraits with their 16 nearest neighbours and the people that they have now.
+/// Returns the portraits with their 16 nearest neighbors and the people that they have now.
 fn library(portraits: &[Portrait], people: &[Option<u32>]) -> Faces {
     let mut faces = Faces::with_capacity(portraits.len(), 16);
     for (at, portrait) in portraits.iter().enumerate() {
@@ -56,8 +56,8 @@ fn library(portraits: &[Portrait], people: &[Option<u32>]) -> Faces {
         let others = (0..)
             .zip(portraits)
             .filter(|&(other, _)| other != at as u32);
-        let mut list: Vec<Neighbour> = others
-            .map(|(face, other)| Neighbour {
+        let mut list: Vec<Neighbor> = others
+            .map(|(face, other)| Neighbor {
                 face,
                 similarity: similarity(other),
             })

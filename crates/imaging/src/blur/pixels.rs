@@ -6,7 +6,7 @@ use super::CHANNELS;
 use crate::crop::{Region, rows, rows_mut};
 
 /// Pixelates `region`: divides its longer side into `blocks` blocks and the other side into blocks of about the same
-/// length, and fills each block with its mean colour. The number of blocks is clamped to between one and the number of
+/// length, and fills each block with its mean color. The number of blocks is clamped to between one and the number of
 /// pixels.
 pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
     let region = region.clipped(image.dimensions());
@@ -31,13 +31,13 @@ pub fn pixelate(image: &mut RgbImage, region: Region, blocks: u32) {
                 x2: columns[1],
                 y2: rows[1],
             };
-            let colour = mean(image, block);
-            fill(image, block, colour);
+            let color = mean(image, block);
+            fill(image, block, color);
         }
     }
 }
 
-/// Returns the mean colour of a region, rounded to the nearest level. The region has pixels and lies inside the image.
+/// Returns the mean color of a region, rounded to the nearest level. The region has pixels and lies inside the image.
 fn mean(image: &RgbImage, region: Region) -> [u8; 3] {
     let mut sums = [0u64; CHANNELS];
     for row in rows(image, region) {
@@ -51,10 +51,10 @@ fn mean(image: &RgbImage, region: Region) -> [u8; 3] {
     sums.map(|sum| ((sum + count / 2) / count) as u8)
 }
 
-/// Fills `region` with the RGB `colour`.
-pub fn fill(image: &mut RgbImage, region: Region, colour: [u8; 3]) {
+/// Fills `region` with the RGB `color`.
+pub fn fill(image: &mut RgbImage, region: Region, color: [u8; 3]) {
     let region = region.clipped(image.dimensions());
     for row in rows_mut(image, region) {
-        row.as_chunks_mut().0.fill(colour);
+        row.as_chunks_mut().0.fill(color);
     }
 }

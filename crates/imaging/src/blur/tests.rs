@@ -237,7 +237,7 @@ fn blocks_have_the_mean_of_their_pixels() {
     pixelate(&mut ours, region([1, 1, 7, 5]), 3);
     for (x, y, pixel) in ours.enumerate_pixels() {
         if (1..7).contains(&x) && (1..5).contains(&y) {
-            // The mean of two neighbours is half a level above the first and rounds up.
+            // The mean of two neighbors is half a level above the first and rounds up.
             let (left, top) = ((x - 1) / 2 * 2 + 1, (y - 1) / 2 * 2 + 1);
             assert_eq!(
                 *pixel,
@@ -252,19 +252,19 @@ fn blocks_have_the_mean_of_their_pixels() {
 
 #[test]
 fn the_number_of_blocks_is_as_requested_and_at_most_the_pixels() {
-    let colours = |size: (u32, u32), blocks: u32| {
+    let colors = |size: (u32, u32), blocks: u32| {
         let mut image = RgbImage::from_fn(size.0, size.1, |x, y| Rgb([x as u8, y as u8, 0]));
         pixelate(&mut image, Region::full(size), blocks);
-        let mut colours: Vec<_> = image.pixels().map(|p| p.0).collect();
-        colours.sort_unstable();
-        colours.dedup();
-        colours.len()
+        let mut colors: Vec<_> = image.pixels().map(|p| p.0).collect();
+        colors.sort_unstable();
+        colors.dedup();
+        colors.len()
     };
-    assert_eq!(colours((50, 20), 7), 7 * 3);
-    assert_eq!(colours((20, 50), 7), 7 * 3);
-    assert_eq!(colours((50, 1), 7), 7);
-    assert_eq!(colours((50, 20), 0), 1);
-    assert_eq!(colours((5, 4), 100), 20);
+    assert_eq!(colors((50, 20), 7), 7 * 3);
+    assert_eq!(colors((20, 50), 7), 7 * 3);
+    assert_eq!(colors((50, 1), 7), 7);
+    assert_eq!(colors((50, 20), 0), 1);
+    assert_eq!(colors((5, 4), 100), 20);
     let mut image = noise(4, 4);
     pixelate(&mut image, region([2, 2, 2, 4]), 3);
     pixelate(&mut image, region([4, 0, 9, 4]), 3);

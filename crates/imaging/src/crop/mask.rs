@@ -65,7 +65,7 @@ pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Re
         .reduce(Region::union)
 }
 
-/// Returns the box around the inside pixels of a mask, an image in any colours.
+/// Returns the box around the inside pixels of a mask, an image in any colors.
 pub fn box_of_mask(mask: &RgbImage) -> Option<Region> {
     let (width, height) = mask.dimensions();
     let boxes = strips(height, width as usize * 3).filter_map(|strip| {

@@ -8,7 +8,7 @@ use image::{DynamicImage, RgbImage};
 /// Compositing is `(c·a + background·(255 − a)) / 255`, rounded, on 8-bit values.
 pub(super) fn onto(image: DynamicImage, background: [u8; 3]) -> RgbImage {
     let (width, height) = (image.width(), image.height());
-    let mix = |colour: [u8; 3], alpha: u8| blend(colour, alpha, background);
+    let mix = |color: [u8; 3], alpha: u8| blend(color, alpha, background);
     let samples: Vec<u8> = match image {
         DynamicImage::ImageRgb8(pixels) => return pixels,
         DynamicImage::ImageLuma8(p) => collect(p.pixels(), |p| [p[0]; 3]),
@@ -38,10 +38,10 @@ fn collect<P>(pixels: impl Iterator<Item = P>, rgb: impl Fn(P) -> [u8; 3]) -> Ve
     samples
 }
 
-fn blend(colour: [u8; 3], alpha: u8, background: [u8; 3]) -> [u8; 3] {
+fn blend(color: [u8; 3], alpha: u8, background: [u8; 3]) -> [u8; 3] {
     let alpha = u32::from(alpha);
     std::array::from_fn(|c| {
-        let mixed = u32::from(colour[c]) * alpha + u32::from(background[c]) * (255 - alpha);
+        let mixed = u32::from(color[c]) * alpha + u32::from(background[c]) * (255 - alpha);
         ((mixed + 127) / 255) as u8
     })
 }
@@ -67,9 +67,9 @@ mod tests {
         });
         let flat = onto(DynamicImage::ImageRgba8(pixels), [10, 20, 30]);
         assert_eq!(flat.as_raw(), &[10, 20, 30, 105, 60, 15, 200, 100, 0]);
-        let grey = ImageBuffer::from_pixel(1, 1, LumaA([65535u16, 0]));
+        let gray = ImageBuffer::from_pixel(1, 1, LumaA([65535u16, 0]));
         assert_eq!(
-            onto(DynamicImage::ImageLumaA16(grey), [1, 2, 3]).as_raw(),
+            onto(DynamicImage::ImageLumaA16(gray), [1, 2, 3]).as_raw(),
             &[1, 2, 3]
         );
     }

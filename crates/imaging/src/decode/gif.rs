@@ -29,7 +29,7 @@ fn first_frame(bytes: &[u8]) -> Result<(u32, u32), DecodeError> {
     };
     let mut blocks = Blocks { bytes, at: 6 };
     let screen = blocks.take(7).ok_or_else(truncated)?;
-    blocks.colour_table(screen[4]).ok_or_else(truncated)?;
+    blocks.color_table(screen[4]).ok_or_else(truncated)?;
     loop {
         match blocks.take(1).ok_or_else(truncated)?[0] {
             EXTENSION => {
@@ -38,7 +38,7 @@ fn first_frame(bytes: &[u8]) -> Result<(u32, u32), DecodeError> {
             }
             IMAGE => {
                 let frame = blocks.take(9).ok_or_else(truncated)?;
-                blocks.colour_table(frame[8]).ok_or_else(truncated)?;
+                blocks.color_table(frame[8]).ok_or_else(truncated)?;
                 blocks.take(1).ok_or_else(truncated)?;
                 blocks.sub_blocks().ok_or_else(truncated)?;
                 let side = |at: usize| u32::from(u16::from_le_bytes([frame[at], frame[at + 1]]));
@@ -65,8 +65,8 @@ impl<'a> Blocks<'a> {
         Some(taken)
     }
 
-    /// Skips the colour table, if the flags announce one.
-    fn colour_table(&mut self, flags: u8) -> Option<()> {
+    /// Skips the color table, if the flags announce one.
+    fn color_table(&mut self, flags: u8) -> Option<()> {
         if flags & 0x80 != 0 {
             self.take(3 << ((flags & 7) + 1))?;
         }

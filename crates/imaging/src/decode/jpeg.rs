@@ -1,9 +1,9 @@
-//! JPEG: grey, YCbCr, RGB, CMYK and YCCK; baseline and progressive.
+//! JPEG: gray, YCbCr, RGB, CMYK and YCCK; baseline and progressive.
 //!
 //! Four-channel files are read as inverted, with or without the Adobe marker, as Adobe writes them and Pillow reads
 //! them: R = C·K / 255 on the stored values.
 //!
-//! The decoder fills the missing part of a truncated file with grey and reports no error. So the markers are read first
+//! The decoder fills the missing part of a truncated file with gray and reports no error. So the markers are read first
 //! ([`walk`]). A file with an end marker is decoded strictly. A file without one is decoded several times, with
 //! different bytes appended: equal pixels mean that the scans are complete and only the marker is missing. It must have few
 //! scans, because every attempt goes over all of them.

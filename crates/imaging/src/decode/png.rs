@@ -1,4 +1,4 @@
-//! PNG. The library handles colour types, depths, interlacing and tRNS; EXIF is read from anywhere in the file.
+//! PNG. The library handles color types, depths, interlacing and tRNS; EXIF is read from anywhere in the file.
 
 use std::io::Cursor;
 
@@ -11,7 +11,7 @@ use crate::format::Format;
 /// The highest compression ratio of deflate.
 const DEFLATE_RATIO: u64 = 1032;
 
-/// The memory for everything except pixels: colour profiles and text, which may be decompression bombs.
+/// The memory for everything except pixels: color profiles and text, which may be decompression bombs.
 const METADATA_BYTES: u64 = 32 << 20;
 
 /// The end chunk.
@@ -25,7 +25,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         match kind {
             b"IHDR" => check_header(data, bytes.len() as u64, options)?,
             b"CgBI" => {
-                let detail = "apple's optimised form is not png";
+                let detail = "apple's optimized form is not png";
                 return Err(DecodeError::unsupported(Format::Png, detail));
             }
             b"eXIf" => orientation = orientation.or_else(|| exif::orientation(data)),
@@ -93,7 +93,7 @@ impl<'a> Iterator for Chunks<'a> {
 /// Checks the limits, and that the file is long enough for its pixels, so that a short file with a large header
 /// allocates nothing.
 fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), DecodeError> {
-    let (Some(width), Some(height), Some(depth), Some(colour)) = (
+    let (Some(width), Some(height), Some(depth), Some(color)) = (
         data.first_chunk::<4>(),
         data.get(4..8).and_then(|h| h.first_chunk::<4>()),
         data.get(8),
@@ -103,7 +103,7 @@ fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), D
     };
     let (width, height) = (u32::from_be_bytes(*width), u32::from_be_bytes(*height));
     options.limits.check_size(width, height)?;
-    let channels = match colour {
+    let channels = match color {
         2 => 3,
         4 => 2,
         6 => 4,

@@ -105,7 +105,7 @@ fn every_format_decodes() {
                 let theirs = image::load_from_memory(&file).unwrap().to_rgb8();
                 assert_within(&decoded.pixels, &theirs, 0, "jpeg");
             }
-            // GIF has 256 colours for 1200 different ones.
+            // GIF has 256 colors for 1200 different ones.
             Format::Gif => assert_within(&decoded.pixels, &source, 48, "gif"),
             _ => assert_eq!(decoded.pixels, source, "{format}"),
         }
@@ -351,10 +351,10 @@ fn every_png_variant_decodes() {
             .pixels,
         source
     );
-    let grey = image.to_luma8();
-    let expected = DynamicImage::ImageLuma8(grey.clone()).to_rgb8();
+    let gray = image.to_luma8();
+    let expected = DynamicImage::ImageLuma8(gray.clone()).to_rgb8();
     assert_eq!(
-        plain(&png(&DynamicImage::ImageLuma8(grey))).unwrap().pixels,
+        plain(&png(&DynamicImage::ImageLuma8(gray))).unwrap().pixels,
         expected
     );
 

@@ -35,13 +35,13 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         // Where the first frame does not cover the canvas, the canvas is transparent, or the background if there is no
         // alpha.
         let [r, g, b] = options.background;
-        let colour = if decoder.color_type().has_alpha() {
+        let color = if decoder.color_type().has_alpha() {
             Rgba([0; 4])
         } else {
             Rgba([r, g, b, 255])
         };
         decoder
-            .set_background_color(colour)
+            .set_background_color(color)
             .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
     }
     let pixels = read(decoder, Format::Webp, options)?;

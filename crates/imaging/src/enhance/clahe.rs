@@ -1,4 +1,4 @@
-//! Contrast-limited adaptive histogram equalisation (Zuiderveld 1994), as OpenCV's `createCLAHE(2.0, (8, 8))`.
+//! Contrast-limited adaptive histogram equalization (Zuiderveld 1994), as OpenCV's `createCLAHE(2.0, (8, 8))`.
 
 use image::RgbImage;
 
@@ -9,17 +9,17 @@ use crate::{
     luma,
 };
 
-/// Equalises the luma and adds its change to the three channels, which keeps the chroma.
-pub(super) fn equalise(image: &mut RgbImage) {
+/// Equalizes the luma and adds its change to the three channels, which keeps the chroma.
+pub(super) fn equalize(image: &mut RgbImage) {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let mut plane = Vec::with_capacity(width * height);
     for strip in image.as_chunks::<3>().0.chunks(STRIP) {
         plane.extend(strip.iter().map(|pixel| luma::opencv(*pixel)));
         passed(3 * strip.len());
     }
-    let equalised = equalise_plane(&plane, width, height);
+    let equalized = equalize_plane(&plane, width, height);
     let strips = image.as_chunks_mut::<3>().0.chunks_mut(STRIP);
-    let levels = plane.chunks(STRIP).zip(equalised.chunks(STRIP));
+    let levels = plane.chunks(STRIP).zip(equalized.chunks(STRIP));
     for (strip, (before, after)) in strips.zip(levels) {
         for (pixel, (before, after)) in strip.iter_mut().zip(before.iter().zip(after)) {
             let shift = i16::from(*after) - i16::from(*before);
@@ -29,13 +29,13 @@ pub(super) fn equalise(image: &mut RgbImage) {
     }
 }
 
-fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
+fn equalize_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
     let grid = Grid::over(plane, width, height);
     let (columns, rows) = (
         grid.axis(width, grid.tile_width),
         grid.axis(height, grid.tile_height),
     );
-    let mut equalised = Vec::with_capacity(plane.len());
+    let mut equalized = Vec::with_capacity(plane.len());
     for (line, row) in plane.chunks_exact(width).zip(&rows) {
         for (sample, column) in line.iter().zip(&columns) {
             let at = |x: usize, y: usize| {
@@ -45,11 +45,11 @@ fn equalise_plane(plane: &[u8], width: usize, height: usize) -> Vec<u8> {
                 at(column.first, y) * (1.0 - column.share) + at(column.second, y) * column.share
             };
             let value = across(row.first) * (1.0 - row.share) + across(row.second) * row.share;
-            equalised.push(value.round_ties_even() as u8);
+            equalized.push(value.round_ties_even() as u8);
         }
         passed(32 * width);
     }
-    equalised
+    equalized
 }
 
 /// The two tiles between which a coordinate lies, and the share of the second.
@@ -157,7 +157,7 @@ mod tests {
     fn the_luma_equals_opencv() {
         let source = synthetic(131, 90);
         let plane: Vec<u8> = source.pixels().map(|p| luma::opencv(p.0)).collect();
-        let ours = equalise_plane(&plane, 131, 90);
+        let ours = equalize_plane(&plane, 131, 90);
         let theirs = image::load_from_memory(&fixture("clahe_luma.png")).unwrap();
         assert_eq!(theirs.dimensions(), (131, 90));
         let worst = ours
@@ -172,7 +172,7 @@ mod tests {
     fn chroma_is_kept_and_small_images_work() {
         for (width, height) in [(1, 1), (3, 2), (8, 8), (9, 1)] {
             let mut image = RgbImage::from_pixel(width, height, Rgb([90, 100, 110]));
-            equalise(&mut image);
+            equalize(&mut image);
             let [r, g, b] = image.get_pixel(0, 0).0.map(i16::from);
             assert!((g - r, b - g) == (10, 10) || b == 255, "{r} {g} {b}");
         }
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn a_faint_texture_gets_more_contrast() {
         let mut faint = RgbImage::from_fn(64, 64, |x, y| Rgb([100 + ((x * 3 + y) % 16) as u8; 3]));
-        equalise(&mut faint);
-        let greys = faint.pixels().map(|p| p[0]);
-        let (low, high) = (greys.clone().min().unwrap(), greys.max().unwrap());
+        equalize(&mut faint);
+        let grays = faint.pixels().map(|p| p[0]);
+        let (low, high) = (grays.clone().min().unwrap(), grays.max().unwrap());
         assert!(high - low > 25, "{low}..{high}");
     }
 }

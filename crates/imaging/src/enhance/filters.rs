@@ -1,4 +1,4 @@
-//! Pillow's neighbourhood filters: sharpness and unsharp mask.
+//! Pillow's neighborhood filters: sharpness and unsharp mask.
 
 use image::RgbImage;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    BLUR_BITS, BLUR_CENTRE, BLUR_PASSES, BLUR_SIDE, SMOOTH_CENTRE, SMOOTH_SUM, UNSHARP_PERCENT,
+    BLUR_BITS, BLUR_CENTER, BLUR_PASSES, BLUR_SIDE, SMOOTH_CENTER, SMOOTH_SUM, UNSHARP_PERCENT,
     UNSHARP_THRESHOLD, tone::blend,
 };
 
@@ -30,7 +30,7 @@ pub(super) fn sharpness(image: &RgbImage, factor: f32) -> RgbImage {
             let sum = row(i - stride)
                 + row(i)
                 + row(i + stride)
-                + (SMOOTH_CENTRE - 1) * u32::from(source[i]);
+                + (SMOOTH_CENTER - 1) * u32::from(source[i]);
             // Rounded to the nearest; the sum is odd, so there are no ties.
             let smooth = ((sum + SMOOTH_SUM / 2) / SMOOTH_SUM) as u8;
             sharper.as_mut()[i] = blend(smooth, source[i], factor);
@@ -62,8 +62,8 @@ pub(super) fn unsharp_mask(image: &RgbImage) -> RgbImage {
 /// Applies Pillow's Gaussian of σ = 1: [`BLUR_PASSES`] passes of an extended box along rows, then as many along
 /// columns.
 ///
-/// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the centre pixel on both
-/// sides (Gwosdek et al. 2011), so the centre has the weight 1 / 1.5 and its neighbours share the rest.
+/// Each pass has the variance σ²/3. That is a box that extends a quarter of a pixel beyond the center pixel on both
+/// sides (Gwosdek et al. 2011), so the center has the weight 1 / 1.5 and its neighbors share the rest.
 fn blur(image: &mut RgbImage) {
     let stride = (image.width() as usize * CHANNELS).max(1);
     let samples: &mut [u8] = image.as_mut();
@@ -108,9 +108,9 @@ fn pass_down(samples: &mut [u8], stride: usize) {
     }
 }
 
-fn weigh(left: u8, centre: u8, right: u8) -> u8 {
+fn weigh(left: u8, center: u8, right: u8) -> u8 {
     let sides = (u32::from(left) + u32::from(right)) * BLUR_SIDE;
-    let sum = u32::from(centre) * BLUR_CENTRE + sides + (1 << (BLUR_BITS - 1));
+    let sum = u32::from(center) * BLUR_CENTER + sides + (1 << (BLUR_BITS - 1));
     (sum >> BLUR_BITS) as u8
 }
 

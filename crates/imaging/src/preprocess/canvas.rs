@@ -1,9 +1,9 @@
-//! The output row, to which normalised lines are written.
+//! The output row, to which normalized lines are written.
 
 use multiversion::multiversion;
 
 use super::{Layout, RGB, lines::Levels};
-use crate::{checkpoint::fill, tensor::Normalisation};
+use crate::{checkpoint::fill, tensor::Normalization};
 
 /// A row of `3 · width · height` values.
 pub(super) struct Canvas<'a> {
@@ -21,7 +21,7 @@ impl<'a> Canvas<'a> {
         row: &'a mut [f32],
         (width, height): (u32, u32),
         layout: Layout,
-        normalisation: &Normalisation,
+        normalization: &Normalization,
     ) -> Self {
         let (width, height) = (width as usize, height as usize);
         let len = RGB * width * height;
@@ -30,8 +30,8 @@ impl<'a> Canvas<'a> {
             row,
             width,
             layout,
-            mean: normalisation.mean,
-            scale: normalisation.scale,
+            mean: normalization.mean,
+            scale: normalization.scale,
         }
     }
 
@@ -39,9 +39,9 @@ impl<'a> Canvas<'a> {
         (level - self.mean[channel]) * self.scale[channel]
     }
 
-    /// Fills the row with one colour, in levels.
-    pub(super) fn fill(&mut self, colour: [u8; RGB]) {
-        let values = [0, 1, 2].map(|c| self.value(f32::from(colour[c]), c));
+    /// Fills the row with one color, in levels.
+    pub(super) fn fill(&mut self, color: [u8; RGB]) {
+        let values = [0, 1, 2].map(|c| self.value(f32::from(color[c]), c));
         match self.layout {
             Layout::Nchw => {
                 let plane = (self.row.len() / RGB).max(1);

@@ -8,7 +8,7 @@ use crate::resize::view::{Axis, View};
 /// The size and position of a scaled image in the output, in output pixels, x before y.
 ///
 /// When stretching, `scaled` equals `output` and `at` is 0. In a letterbox `scaled` is smaller than `output`. In a
-/// centre crop `scaled` is larger, and `at` is half the difference, negative.
+/// center crop `scaled` is larger, and `at` is half the difference, negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Width and height of the complete scaled image. Parts of it may lie outside the output.
@@ -44,12 +44,12 @@ impl Placement {
                 (scaled, scaled)
             }
         };
-        // The division rounds towards 0, so the left and the top get the smaller half of an odd number of pixels.
-        let centred = |scaled: u32, output: u32| (i64::from(output) - i64::from(scaled)) / 2;
+        // The division rounds toward 0, so the left and the top get the smaller half of an odd number of pixels.
+        let centered = |scaled: u32, output: u32| (i64::from(output) - i64::from(scaled)) / 2;
         Self {
             scaled,
             output,
-            at: (centred(scaled.0, output.0), centred(scaled.1, output.1)),
+            at: (centered(scaled.0, output.0), centered(scaled.1, output.1)),
         }
     }
 

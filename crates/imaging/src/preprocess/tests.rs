@@ -48,11 +48,11 @@ fn pixels(preprocess: &Preprocess, image: &RgbImage) -> Vec<[f32; 3]> {
 fn the_default_equals_the_fast_path() {
     let preprocess = Preprocess::default();
     assert_eq!(preprocess.row_len((97, 61)), 3 * 224 * 224);
-    let normalisation = preprocess.normalisation();
-    assert_eq!(normalisation.mean, [123.675, 116.28, 103.53]);
+    let normalization = preprocess.normalization();
+    assert_eq!(normalization.mean, [123.675, 116.28, 103.53]);
     for source in [synthetic(97, 61), noise(640, 480), RgbImage::new(0, 3)] {
         let mut expected = vec![f32::NAN; 3 * 224 * 224];
-        preprocess_into(&source, (224, 224), &normalisation, &mut expected);
+        preprocess_into(&source, (224, 224), &normalization, &mut expected);
         assert!(row(&preprocess, &source) == expected);
         let interleaved = Preprocess {
             layout: Layout::Nhwc,
@@ -193,7 +193,7 @@ fn a_letterbox_is_the_scaled_image_with_padding_around() {
 }
 
 #[test]
-fn a_centre_crop_is_the_middle_of_the_scaled_image() {
+fn a_center_crop_is_the_middle_of_the_scaled_image() {
     // The size of the image, the scaled size, and the cropped columns and rows.
     let cases = [
         ((60, 90), (32, 48), (0, 8)),
@@ -229,7 +229,7 @@ fn a_centre_crop_is_the_middle_of_the_scaled_image() {
 
 #[test]
 fn cropped_pixels_are_not_computed() {
-    // Scaled, it would be 8 × 480,000 pixels. Its centre lies between a dark and a light pixel.
+    // Scaled, it would be 8 × 480,000 pixels. Its center lies between a dark and a light pixel.
     let source = RgbImage::from_fn(
         1,
         60_000,
@@ -306,14 +306,14 @@ fn an_image_without_pixels_is_black() {
 }
 
 #[test]
-fn values_are_normalised_to_a_hundred_thousandth() {
+fn values_are_normalized_to_a_hundred_thousandth() {
     // Every level once per channel. An image of the configured size is not resized.
     let source = RgbImage::from_fn(16, 16, |x, y| {
         Rgb([0, 85, 170].map(|c| (16 * y + x) as u8 ^ c))
     });
-    let centred = ([0.5; 3], [0.5; 3]);
+    let centered = ([0.5; 3], [0.5; 3]);
     let default = Preprocess::default();
-    for (mean, std) in [(default.mean, default.std), centred] {
+    for (mean, std) in [(default.mean, default.std), centered] {
         for profile in Profile::ALL {
             let preprocess = Preprocess {
                 mean,

@@ -13,7 +13,7 @@ pub enum Preset {
     /// Filling a collection from unknown sources. The strictest preset.
     Ingest,
     /// Registering a person who can be asked for another image.
-    Enrol,
+    Enroll,
     /// Comparing a face with a known face.
     Verify,
     /// Searching for a face. The most lenient preset.
@@ -33,13 +33,13 @@ pub struct Thresholds {
     pub min_overall: f32,
     /// The detector's score.
     pub min_score: f32,
-    /// Smallest mean grey of the aligned crop.
+    /// Smallest mean gray of the aligned crop.
     pub min_brightness: f32,
-    /// Largest mean grey of the aligned crop.
+    /// Largest mean gray of the aligned crop.
     pub max_brightness: f32,
-    /// Standard deviation of grey of the aligned crop.
+    /// Standard deviation of gray of the aligned crop.
     pub min_contrast: f32,
-    /// The norm of the embedding before normalisation. It depends on the model; these values are for SFace.
+    /// The norm of the embedding before normalization. It depends on the model; these values are for SFace.
     pub min_embedding_norm: f32,
 }
 
@@ -63,7 +63,7 @@ impl Preset {
                 min_contrast: 22.0,
                 min_embedding_norm: 8.5,
             },
-            Self::Enrol => Thresholds {
+            Self::Enroll => Thresholds {
                 min_face_px: 64.0,
                 min_blur: 30.0,
                 max_angle: 30.0,
@@ -199,7 +199,7 @@ mod tests {
                 brightness: 120.0,
                 contrast: 50.0,
                 sharpness: 60.0,
-                measured_at: [112, 112],
+                measured_size: [112, 112],
             },
             overall: 0.7,
             pose: Some(Pose {
@@ -215,7 +215,7 @@ mod tests {
     fn a_good_face_passes_every_preset() {
         for preset in [
             Preset::Ingest,
-            Preset::Enrol,
+            Preset::Enroll,
             Preset::Verify,
             Preset::Search,
         ] {
@@ -262,7 +262,7 @@ mod tests {
             (t.min_face_px, t.min_blur, t.max_angle, t.min_overall)
         };
         assert_eq!(defined(Preset::Ingest), (80.0, 80.0, 25.0, 0.60));
-        assert_eq!(defined(Preset::Enrol), (64.0, 30.0, 30.0, 0.40));
+        assert_eq!(defined(Preset::Enroll), (64.0, 30.0, 30.0, 0.40));
         assert_eq!(defined(Preset::Verify), (80.0, 60.0, 25.0, 0.55));
         assert_eq!(defined(Preset::Search), (32.0, 30.0, 45.0, 0.30));
     }

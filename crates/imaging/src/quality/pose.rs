@@ -41,7 +41,7 @@ impl Pose {
 /// Estimates the pose of a face.
 ///
 /// The model is a plane through eyes and mouth with the nose in front of it, in orthographic projection. Yaw moves the
-/// nose away from the centre line by depth · sin(yaw) and shortens the eye distance by cos(yaw). Pitch moves the nose
+/// nose away from the center line by depth · sin(yaw) and shortens the eye distance by cos(yaw). Pitch moves the nose
 /// along that line in the same way. If landmarks coincide, the angles are 0.
 pub fn pose(points: &Landmarks) -> Pose {
     let [left_eye, right_eye, nose, left_mouth, right_mouth] = *points;

@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn the_triangle_is_widened_and_normalised_at_the_edge() {
-        // Scale 2: the first centre is 1 and the support 2, so the weights are (1, 3, 3, 1) / 8 without the sample
+    fn the_triangle_is_widened_and_normalized_at_the_edge() {
+        // Scale 2: the first center is 1 and the support 2, so the weights are (1, 3, 3, 1) / 8 without the sample
         // before the axis, divided by their sum.
         let dense = bilinear(4, 2, 0..2);
         let expected = [3.0, 3.0, 1.0, 0.0, 0.0, 1.0, 3.0, 3.0].map(|w: f32| w / 7.0);

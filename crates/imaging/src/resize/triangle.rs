@@ -8,7 +8,7 @@
 //!
 //! # Kernels
 //! The vertical pass runs first, because samples with the same weight lie side by side in a row. Each kernel is one
-//! module; its note states the maths, the bound of its error, and the CPU features that it uses.
+//! module; its note states the math, the bound of its error, and the CPU features that it uses.
 //!
 //! | kernel | pass | numbers | chosen |
 //! |---|---|---|---|

@@ -57,10 +57,10 @@ pub(super) fn taps(axis: &Axis) -> impl Iterator<Item = Taps> + use<> {
     let scale = axis.scale();
     let last = i64::from(axis.source) - 1;
     axis.range.clone().map(move |position| {
-        let centre = ((f64::from(position) + 0.5) * scale - 0.5) as f32;
-        let floor = centre.floor();
-        let fraction = centre - floor;
-        // Beyond the outermost centres the border sample is repeated.
+        let center = ((f64::from(position) + 0.5) * scale - 0.5) as f32;
+        let floor = center.floor();
+        let fraction = center - floor;
+        // Beyond the outermost centers the border sample is repeated.
         let sample = |index: i64| index.clamp(0, last) as usize;
         let weight = |share: f32| (share * ONE).round_ties_even() as u16;
         Taps {

@@ -17,11 +17,11 @@ pub(super) fn windows(
     let (support, narrowing) = (radius * widening, 1.0 / widening);
     let mut weights = Vec::new();
     for position in axis.range.clone() {
-        let centre = (f64::from(position) + 0.5) * scale;
-        let first = (centre - support + 0.5).max(0.0) as usize;
-        let end = ((centre + support + 0.5) as usize).min(axis.source as usize);
+        let center = (f64::from(position) + 0.5) * scale;
+        let first = (center - support + 0.5).max(0.0) as usize;
+        let end = ((center + support + 0.5) as usize).min(axis.source as usize);
         weights.clear();
-        weights.extend((first..end).map(|x| kernel((x as f64 - centre + 0.5) * narrowing)));
+        weights.extend((first..end).map(|x| kernel((x as f64 - center + 0.5) * narrowing)));
         let share = 1.0 / weights.iter().sum::<f64>();
         for weight in &mut weights {
             *weight *= share;

@@ -3,7 +3,7 @@
 use bytemuck::cast_slice;
 use multiversion::{multiversion, target::match_target};
 
-use super::Normalisation;
+use super::Normalization;
 use crate::{
     checkpoint,
     prefetch::prefetch,
@@ -21,7 +21,7 @@ pub(super) struct Planes<'a> {
     /// The part of each plane that is not filled yet, in the output's order.
     rest: [&'a mut [f32]; 3],
     width: usize,
-    normalisation: Normalisation,
+    normalization: Normalization,
     channels: [Channel; 3],
 }
 
@@ -48,22 +48,22 @@ impl<'a> Planes<'a> {
     pub(super) fn new(
         row: &'a mut [f32],
         (width, height): (u32, u32),
-        normalisation: &Normalisation,
+        normalization: &Normalization,
     ) -> Self {
         let (width, height) = (width as usize, height as usize);
         let len = width * height;
         assert_eq!(row.len(), 3 * len, "a row of 3×{height}×{width}");
         let (first, others) = row.split_at_mut(len);
         let (second, third) = others.split_at_mut(len);
-        let sources = normalisation.planes();
+        let sources = normalization.planes();
         Self {
             rest: [first, second, third],
             width,
-            normalisation: *normalisation,
+            normalization: *normalization,
             channels: std::array::from_fn(|plane| Channel {
                 shift: 8 * sources[plane] as u32,
-                mean: normalisation.mean[plane],
-                scale: normalisation.scale[plane],
+                mean: normalization.mean[plane],
+                scale: normalization.scale[plane],
             }),
         }
     }
@@ -81,7 +81,7 @@ impl<'a> Planes<'a> {
             prefetch(cast_slice(below.get(..self.width).unwrap_or_default()));
             *rest = below;
             let (inside, padding) = line.split_at_mut(width.min(line.len()));
-            fill(padding, self.normalisation.value(0, plane));
+            fill(padding, self.normalization.value(0, plane));
             plane += 1;
             inside
         }))
@@ -93,7 +93,7 @@ impl<'a> Planes<'a> {
             return;
         };
         for (channel, line) in self.channels.iter().zip(lines) {
-            normalise(pixels, channel, line);
+            normalize(pixels, channel, line);
         }
     }
 
@@ -107,20 +107,20 @@ impl<'a> Planes<'a> {
     /// Pads the remaining lines.
     pub(super) fn pad(self) {
         for (plane, rest) in self.rest.into_iter().enumerate() {
-            checkpoint::fill(rest, self.normalisation.value(0, plane));
+            checkpoint::fill(rest, self.normalization.value(0, plane));
         }
     }
 }
 
-/// Writes one normalised channel of a line.
+/// Writes one normalized channel of a line.
 #[multiversion(targets = "simd")]
-fn normalise(pixels: &[Pixel], channel: &Channel, out: &mut [f32]) {
+fn normalize(pixels: &[Pixel], channel: &Channel, out: &mut [f32]) {
     for (out, pixel) in out.iter_mut().zip(pixels) {
         *out = channel.value(*pixel);
     }
 }
 
-/// Blends a row pair and writes its normalised channels, without a line of bytes in between.
+/// Blends a row pair and writes its normalized channels, without a line of bytes in between.
 #[multiversion(targets = "simd")]
 fn blend(pair: &RowPair<'_>, channels: &[Channel; 3], out: [&mut [f32]; 3]) {
     match_target! {

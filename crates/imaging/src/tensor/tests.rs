@@ -7,10 +7,10 @@ use proptest::prelude::*;
 fn opencv(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     let taps = |from: u32, to: u32, at: u32| {
         let scale = f64::from(from) / f64::from(to);
-        let centre = ((f64::from(at) + 0.5) * scale - 0.5) as f32;
-        let share = centre - centre.floor();
+        let center = ((f64::from(at) + 0.5) * scale - 0.5) as f32;
+        let share = center - center.floor();
         let sample = |index: i64| index.clamp(0, i64::from(from) - 1) as u32;
-        let first = centre.floor() as i64;
+        let first = center.floor() as i64;
         let weight = |share: f32| (share * 2048.0).round_ties_even() as i32;
         [
             (sample(first), weight(1.0 - share)),
@@ -29,8 +29,8 @@ fn opencv(image: &RgbImage, (width, height): (u32, u32)) -> RgbImage {
     })
 }
 
-fn imagenet(order: ChannelOrder) -> Normalisation {
-    Normalisation {
+fn imagenet(order: ChannelOrder) -> Normalization {
+    Normalization {
         order,
         mean: [123.675, 116.28, 103.53],
         scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
@@ -38,12 +38,12 @@ fn imagenet(order: ChannelOrder) -> Normalisation {
 }
 
 /// Returns the row by definition, with `scaled` at the top left.
-fn expected_row(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisation) -> Vec<f32> {
+fn expected_row(scaled: &RgbImage, side: (u32, u32), normalization: &Normalization) -> Vec<f32> {
     let mut row = Vec::new();
-    for (plane, channel) in normalisation.planes().into_iter().enumerate() {
+    for (plane, channel) in normalization.planes().into_iter().enumerate() {
         for (y, x) in (0..side.1).flat_map(|y| (0..side.0).map(move |x| (y, x))) {
             let sample = scaled.get_pixel_checked(x, y).map_or(0, |p| p[channel]);
-            row.push((f32::from(sample) - normalisation.mean[plane]) * normalisation.scale[plane]);
+            row.push((f32::from(sample) - normalization.mean[plane]) * normalization.scale[plane]);
         }
     }
     row
@@ -51,12 +51,12 @@ fn expected_row(scaled: &RgbImage, side: (u32, u32), normalisation: &Normalisati
 
 fn assert_letterboxed(from: (u32, u32), to: (u32, u32)) {
     let source = noise(from.0, from.1);
-    let normalisation = imagenet(ChannelOrder::Bgr);
+    let normalization = imagenet(ChannelOrder::Bgr);
     let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
     let fit = Letterbox::fit(from, to);
-    letterbox_into(&source, &fit, &normalisation, &mut row);
+    letterbox_into(&source, &fit, &normalization, &mut row);
     let scaled = opencv(&source, (fit.width, fit.height));
-    let same = row == expected_row(&scaled, to, &normalisation);
+    let same = row == expected_row(&scaled, to, &normalization);
     assert!(same, "{from:?} to {to:?}");
 }
 
@@ -94,7 +94,7 @@ proptest! {
     ) {
         let source = noise(from.0, from.1);
         let mut row = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
-        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        let identity = Normalization::identity(ChannelOrder::Rgb);
         preprocess_into(&source, to, &identity, &mut row);
         let exact = antialiased(&source, to);
         for (at, (ours, exact)) in row.iter().zip(exact).enumerate() {
@@ -109,7 +109,7 @@ fn a_preprocessed_image_equals_the_reference() {
     let source = synthetic(97, 61);
     for (width, height) in [(40, 25), (150, 100)] {
         let mut row = vec![f32::NAN; (3 * width * height) as usize];
-        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        let identity = Normalization::identity(ChannelOrder::Rgb);
         preprocess_into(&source, (width, height), &identity, &mut row);
         let plane = (width * height) as usize;
         let ours = RgbImage::from_fn(width, height, |x, y| {
@@ -125,7 +125,7 @@ fn a_large_image_keeps_its_level_when_preprocessed() {
     for level in [0, 1, 127, 255] {
         let source = RgbImage::from_pixel(2000, 3000, Rgb([level; 3]));
         let mut row = vec![f32::NAN; 3 * 5 * 4];
-        let identity = Normalisation::identity(ChannelOrder::Rgb);
+        let identity = Normalization::identity(ChannelOrder::Rgb);
         preprocess_into(&source, (5, 4), &identity, &mut row);
         assert_eq!(row, [f32::from(level); 60]);
     }
@@ -133,29 +133,29 @@ fn a_large_image_keeps_its_level_when_preprocessed() {
 
 #[test]
 fn an_image_without_pixels_is_padding() {
-    let normalisation = imagenet(ChannelOrder::Rgb);
-    let black = expected_row(&RgbImage::new(1, 1), (4, 3), &normalisation);
+    let normalization = imagenet(ChannelOrder::Rgb);
+    let black = expected_row(&RgbImage::new(1, 1), (4, 3), &normalization);
     let mut row = vec![f32::NAN; 36];
-    preprocess_into(&RgbImage::new(0, 7), (4, 3), &normalisation, &mut row);
+    preprocess_into(&RgbImage::new(0, 7), (4, 3), &normalization, &mut row);
     assert_eq!(row, black);
     row.fill(f32::NAN);
     let empty = RgbImage::new(7, 0);
     let fit = Letterbox::fit(empty.dimensions(), (4, 3));
-    letterbox_into(&empty, &fit, &normalisation, &mut row);
+    letterbox_into(&empty, &fit, &normalization, &mut row);
     assert_eq!(row, black);
 }
 
 #[test]
-fn planes_are_ordered_normalised_and_padded() {
+fn planes_are_ordered_normalized_and_padded() {
     let image = RgbImage::from_pixel(2, 1, Rgb([10, 20, 30]));
-    let normalisation = Normalisation {
+    let normalization = Normalization {
         order: ChannelOrder::Bgr,
         mean: [1.0, 2.0, 3.0],
         scale: [0.5, 1.0, 2.0],
     };
     let mut row = vec![f32::NAN; 3 * 2 * 4];
     let fit = Letterbox::fit(image.dimensions(), (4, 2));
-    letterbox_into(&image, &fit, &normalisation, &mut row);
+    letterbox_into(&image, &fit, &normalization, &mut row);
     assert_eq!((fit.width, fit.height, fit.scale), (4, 2, 2.0));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..16], [18.0; 8]);
@@ -163,7 +163,7 @@ fn planes_are_ordered_normalised_and_padded() {
 
     let mut row = vec![f32::NAN; 3 * 3 * 4];
     let fit = Letterbox::fit(image.dimensions(), (4, 3));
-    letterbox_into(&image, &fit, &normalisation, &mut row);
+    letterbox_into(&image, &fit, &normalization, &mut row);
     assert_eq!((fit.width, fit.height), (4, 2));
     assert_eq!(row[..8], [14.5; 8]);
     assert_eq!(row[8..12], [-0.5; 4]);
@@ -178,7 +178,7 @@ fn a_narrow_image_is_padded_at_the_right() {
     letterbox_into(
         &image,
         &Letterbox::fit(image.dimensions(), (4, 4)),
-        &Normalisation::identity(ChannelOrder::Rgb),
+        &Normalization::identity(ChannelOrder::Rgb),
         &mut row,
     );
     assert_eq!(row[..8], [7.0, 7.0, 0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
@@ -226,7 +226,7 @@ fn minimal_padding_changes_only_the_padding() {
     let source = noise(97, 31);
     let square = Letterbox::fit((97, 31), (64, 64));
     let minimal = square.with_minimal_padding(multiple);
-    let identity = Normalisation::identity(ChannelOrder::Rgb);
+    let identity = Normalization::identity(ChannelOrder::Rgb);
     let row = |letterbox: &Letterbox| {
         let mut row = vec![f32::NAN; letterbox.row_len()];
         letterbox_into(&source, letterbox, &identity, &mut row);
@@ -261,7 +261,7 @@ fn fill_row_is_the_image() {
     let mut row = vec![0.0; 45];
     fill_row(
         &image,
-        &Normalisation::identity(ChannelOrder::Rgb),
+        &Normalization::identity(ChannelOrder::Rgb),
         &mut row,
     );
     for (x, y, pixel) in image.enumerate_pixels() {
@@ -275,7 +275,7 @@ fn fill_row_is_the_image() {
 #[test]
 #[should_panic(expected = "a row of 3×4×4")]
 fn a_row_of_another_length_is_refused() {
-    let identity = Normalisation::identity(ChannelOrder::Rgb);
+    let identity = Normalization::identity(ChannelOrder::Rgb);
     let fit = Letterbox::fit((4, 4), (4, 4));
     letterbox_into(&synthetic(4, 4), &fit, &identity, &mut [0.0; 47]);
 }

@@ -210,7 +210,7 @@ fn growth_beside_dead_slots_stays_within_the_bound() {
 }
 
 #[test]
-fn a_small_segment_joins_either_neighbour() {
+fn a_small_segment_joins_either_neighbor() {
     // Full segments of 64 rows. The first removals leave 4 rows in one, and the second 4 in the other.
     for (first, second) in [(0..60, 64..124), (64..124, 0..60)] {
         let mut rows: BTreeMap<u64, u64> = (0..128).map(|row| (row, row)).collect();

@@ -2,7 +2,7 @@
 //!
 //! Everything is opset 17, which ONNX Runtime's providers have supported for years. Arithmetic that must be exact uses
 //! only operations without a lower precision mode. Convolutions run in TF32 on NVIDIA GPUs by default, so there are
-//! none; [`Builder::slice`] adds neighbours instead. [`Builder::matmul`] documents what it needs.
+//! none; [`Builder::slice`] adds neighbors instead. [`Builder::matmul`] documents what it needs.
 
 use prost::Message;
 
@@ -268,7 +268,7 @@ impl Builder {
         self.concat(&[&first, a, &last], axis)
     }
 
-    /// Adds one sample at both ends of `axis`: the inner neighbour (reflect-101), or the sample itself if it is the
+    /// Adds one sample at both ends of `axis`: the inner neighbor (reflect-101), or the sample itself if it is the
     /// only one. `Pad` refuses to reflect a single sample. A slice is clamped where the axis ends, so the result is the
     /// same.
     pub fn reflect_edges(&mut self, a: &Value, axis: i64) -> Value {
@@ -280,7 +280,7 @@ impl Builder {
 
     /// Returns the sample before, the sample itself and the sample after, for an axis that is padded by one at both
     /// ends.
-    pub fn neighbours(&mut self, a: &Value, axis: i64) -> [Value; 3] {
+    pub fn neighbors(&mut self, a: &Value, axis: i64) -> [Value; 3] {
         [(0, -2), (1, -1), (2, END)].map(|(start, end)| self.slice(a, axis, start, end))
     }
 }

@@ -156,7 +156,7 @@ pub fn extremes() -> Vec<(String, RgbImage)> {
         images.push((format!("flat {level}"), flat));
     }
     let flat = RgbImage::from_pixel(112, 112, Rgb([93, 180, 41]));
-    images.push(("flat colour".to_owned(), flat));
+    images.push(("flat color".to_owned(), flat));
     let checks = RgbImage::from_fn(40, 33, |x, y| Rgb([(x + y) as u8 % 2 * 255; 3]));
     images.push(("checks".to_owned(), checks));
     let mut dark = noise(64, 48);

@@ -11,7 +11,7 @@ use super::{
 };
 use facescan_imaging::{
     enhance::{
-        BLUR_PASSES, CONTRAST, SHARPNESS, SMOOTH_CENTRE, SMOOTH_SUM, UNSHARP_PERCENT,
+        BLUR_PASSES, CONTRAST, SHARPNESS, SMOOTH_CENTER, SMOOTH_SUM, UNSHARP_PERCENT,
         UNSHARP_THRESHOLD,
     },
     luma,
@@ -177,9 +177,9 @@ fn contrast(b: &mut Builder, planes: &Value) -> Value {
     // The sum is below 2²⁴ even with the rounding, so it is exact.
     let one = (1u32 << luma::PILLOW_BITS) as f32;
     let sum = b.plus(&sum, one / 2.0);
-    let grey = b.times(&sum, 1.0 / one);
-    let grey = b.floor(&grey);
-    let middle = rounded_mean(b, &grey);
+    let gray = b.times(&sum, 1.0 / one);
+    let gray = b.floor(&gray);
+    let middle = rounded_mean(b, &gray);
     blend(b, &middle, planes, CONTRAST)
 }
 
@@ -216,8 +216,8 @@ fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
 fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     let rows = three(b, planes, ROW);
     let box_sum = three(b, &rows, COLUMN);
-    let centre = b.times(planes, (SMOOTH_CENTRE - 1) as f32);
-    let sum = b.add(&box_sum, &centre);
+    let center = b.times(planes, (SMOOTH_CENTER - 1) as f32);
+    let sum = b.add(&box_sum, &center);
     // Rounded to the nearest, ⌊(sum + 6) / 13⌋. Half a unit is added so that no quotient is close to an integer.
     let sum = b.plus(&sum, SMOOTH_SUM as f32 / 2.0);
     let smooth = b.times(&sum, 1.0 / SMOOTH_SUM as f32);
@@ -228,10 +228,10 @@ fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
     blend(b, &smooth, planes, SHARPNESS)
 }
 
-/// Returns the sum of each sample and its two neighbours, with the outermost sample repeated.
+/// Returns the sum of each sample and its two neighbors, with the outermost sample repeated.
 fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     let wider = b.repeat_edges(planes, axis);
-    let [before, here, after] = b.neighbours(&wider, axis);
+    let [before, here, after] = b.neighbors(&wider, axis);
     let sides = b.add(&before, &after);
     b.add(&sides, &here)
 }
@@ -263,19 +263,19 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
     b.clip(&masked, 0.0, 255.0)
 }
 
-/// Runs one pass of Pillow's extended box: (4·centre + sides) / 6, rounded to the nearest.
+/// Runs one pass of Pillow's extended box: (4·center + sides) / 6, rounded to the nearest.
 ///
 /// Pillow's weights have 24 bits and are not exactly 4/6 and 1/6, which decides the direction of a half: up if the
-/// centre is at least twice the sum of the sides, otherwise down. Adding 1/1024 of that difference, which is less than
+/// center is at least twice the sum of the sides, otherwise down. Adding 1/1024 of that difference, which is less than
 /// a unit, has the same effect.
 fn blur_pass(b: &mut Builder, planes: &Value, axis: i64) -> Value {
     const TIE: f32 = 1.0 / 1024.0;
     let wider = b.repeat_edges(planes, axis);
-    let [before, centre, after] = b.neighbours(&wider, axis);
+    let [before, center, after] = b.neighbors(&wider, axis);
     let sides = b.add(&before, &after);
-    let centre = b.times(&centre, 4.0 + TIE);
+    let center = b.times(&center, 4.0 + TIE);
     let sides = b.times(&sides, 1.0 - 2.0 * TIE);
-    let sum = b.add(&centre, &sides);
+    let sum = b.add(&center, &sides);
     let sum = b.plus(&sum, 3.0 + TIE / 2.0);
     let level = b.times(&sum, 1.0 / 6.0);
     b.floor(&level)

@@ -1,4 +1,4 @@
-//! Converts images to network input (resized, padded or cropped, normalised, planar), and blurs them.
+//! Converts images to network input (resized, padded or cropped, normalized, planar), and blurs them.
 //!
 //! There are two graphs to resize, because OpenCV's filter and the antialiased one differ. [`bilinear_two_tap`] takes
 //! two samples per axis for each output. It gathers them from the image's bytes with integers, for which no provider
@@ -18,7 +18,7 @@ use super::{
     builder::{Builder, Dim, Kind, Value},
     session::Input,
 };
-use facescan_imaging::tensor::{ChannelOrder, Normalisation};
+use facescan_imaging::tensor::{ChannelOrder, Normalization};
 
 mod bilinear;
 mod blur;
@@ -44,16 +44,16 @@ fn round(b: &mut Builder, a: &Value) -> Value {
     b.floor(&half_more)
 }
 
-/// Orders and normalises planes `[3, h, w]` and makes them the output.
+/// Orders and normalizes planes `[3, h, w]` and makes them the output.
 fn finish(b: &mut Builder, planes: &Value) {
     use Dim::{Free, Is};
     let order = b.input(ORDER, Kind::I32, &[Is(3)]);
     let mean = b.input(MEAN, Kind::F32, &[Is(3), Is(1), Is(1)]);
     let scale = b.input(SCALE, Kind::F32, &[Is(3), Is(1), Is(1)]);
     let ordered = b.gather(planes, &order, 0);
-    let centred = b.sub(&ordered, &mean);
-    let normalised = b.mul(&centred, &scale);
-    let row = b.unsqueeze(&normalised, 0);
+    let centered = b.sub(&ordered, &mean);
+    let normalized = b.mul(&centered, &scale);
+    let row = b.unsqueeze(&normalized, 0);
     b.output(
         "row",
         &row,
@@ -63,12 +63,12 @@ fn finish(b: &mut Builder, planes: &Value) {
 }
 
 /// Returns the inputs that [`finish`] reads.
-fn normalisation_inputs(normalisation: &Normalisation) -> [Input<'static>; 3] {
-    let order = match normalisation.order {
+fn normalization_inputs(normalization: &Normalization) -> [Input<'static>; 3] {
+    let order = match normalization.order {
         ChannelOrder::Rgb => [0, 1, 2],
         ChannelOrder::Bgr => [2, 1, 0],
     };
-    let [mean, scale] = [normalisation.mean, normalisation.scale].map(|values| values.to_vec());
+    let [mean, scale] = [normalization.mean, normalization.scale].map(|values| values.to_vec());
     [
         Input::i32(ORDER, &[3], order.to_vec()),
         Input::f32(MEAN, &[3, 1, 1], mean),

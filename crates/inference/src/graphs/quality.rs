@@ -36,22 +36,22 @@ fn describe(b: &mut Builder) {
 
     let shares = b.floats(&[1, 3, 1, 1], &BT601);
     let weighed = b.mul(&images, &shares);
-    let grey = b.sum(&weighed, CHANNEL);
-    let brightness = mean(b, &grey);
-    // The following is invariant under a constant that is added to grey. Values around zero lose the least precision in
+    let gray = b.sum(&weighed, CHANNEL);
+    let brightness = mean(b, &gray);
+    // The following is invariant under a constant that is added to gray. Values around zero lose the least precision in
     // f32.
-    let grey = b.sub(&grey, &brightness);
-    let contrast = mean_square(b, &grey);
+    let gray = b.sub(&gray, &brightness);
+    let contrast = mean_square(b, &gray);
     let contrast = b.sqrt(&contrast);
 
-    let tall = b.reflect_edges(&grey, ROW);
+    let tall = b.reflect_edges(&gray, ROW);
     let framed = b.reflect_edges(&tall, COLUMN);
-    let [above, here, below] = b.neighbours(&framed, ROW);
+    let [above, here, below] = b.neighbors(&framed, ROW);
     let beside = b.add(&above, &below);
     let laplacian = laplacian(b, &here, &beside);
     // The mean is small but not zero, and the variance is taken about it.
-    let centre = mean(b, &laplacian);
-    let laplacian = b.sub(&laplacian, &centre);
+    let center = mean(b, &laplacian);
+    let laplacian = b.sub(&laplacian, &center);
     let blur = mean_square(b, &laplacian);
 
     let downward = b.sub(&below, &above);
@@ -73,21 +73,21 @@ pub fn inputs(data: &[f32], [rows, height, width]: [usize; 3]) -> [Input<'_>; 1]
 /// Returns the Laplacian `(0 1 0 / 1 −4 1 / 0 1 0)` from the rows, and from the sum of the rows above and below. Both
 /// are one sample wider at both ends.
 fn laplacian(b: &mut Builder, here: &Value, beside: &Value) -> Value {
-    let [left, centre, right] = b.neighbours(here, COLUMN);
+    let [left, center, right] = b.neighbors(here, COLUMN);
     let vertical = b.slice(beside, COLUMN, 1, -1);
     let horizontal = b.add(&left, &right);
     let around = b.add(&vertical, &horizontal);
-    let four = b.times(&centre, 4.0);
+    let four = b.times(&center, 4.0);
     b.sub(&around, &four)
 }
 
 /// Returns the magnitude of the Sobel gradient, from rows that are smoothed vertically and rows of differences.
 fn gradient(b: &mut Builder, smooth: &Value, downward: &Value) -> Value {
-    let [left, _, right] = b.neighbours(smooth, COLUMN);
+    let [left, _, right] = b.neighbors(smooth, COLUMN);
     let across = b.sub(&right, &left);
-    let [left, centre, right] = b.neighbours(downward, COLUMN);
+    let [left, center, right] = b.neighbors(downward, COLUMN);
     let sides = b.add(&left, &right);
-    let twice = b.add(&centre, &centre);
+    let twice = b.add(&center, &center);
     let down = b.add(&sides, &twice);
     let (across, down) = (b.mul(&across, &across), b.mul(&down, &down));
     let square = b.add(&across, &down);

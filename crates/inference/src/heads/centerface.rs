@@ -1,4 +1,4 @@
-//! CenterFace: a heatmap of centres at stride 4, and maps of sizes, offsets and landmarks.
+//! CenterFace: a heatmap of centers at stride 4, and maps of sizes, offsets and landmarks.
 //!
 //! Formulas: Xu et al., "CenterFace: Joint Face Detection and Alignment Using Face as Point" (2019), and the decoding
 //! of its public implementation. Pairs in the maps are (y, x). As in the reference, boxes are clipped to the input

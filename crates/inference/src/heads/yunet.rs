@@ -98,7 +98,7 @@ mod tests {
         let found = Head(decode).decode(&outputs, 1, (96, 64), 0.6).unwrap();
         assert_eq!(found.len(), 1);
         assert!((found[0].score - 0.8).abs() < 1e-6);
-        // The centre is (2.5, 0.5)·16, the width is 32, and the height is 16.
+        // The center is (2.5, 0.5)·16, the width is 32, and the height is 16.
         assert_eq!(found[0].bbox, [24.0, 0.0, 56.0, 16.0].into());
         let points = [
             [32.0, 16.0],

@@ -1,4 +1,4 @@
-//! Converts quantised weights to f32 weights.
+//! Converts quantized weights to f32 weights.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,9 +8,9 @@ use super::{
 };
 use crate::onnx::{GraphProto, NodeProto, TensorProto};
 
-/// Replaces every DequantizeLinear of constants, and a constant Reshape behind it, by one f32 initialiser.
+/// Replaces every DequantizeLinear of constants, and a constant Reshape behind it, by one f32 initializer.
 ///
-/// The quantised constants remain until [`super::prune`] finds that nothing reads them.
+/// The quantized constants remain until [`super::prune`] finds that nothing reads them.
 pub fn fold_weights(graph: &mut GraphProto) -> Result<(), PrepareError> {
     let constants: HashMap<&str, &TensorProto> =
         graph.initializer.iter().map(|t| (t.name(), t)).collect();
@@ -63,11 +63,11 @@ fn dequantize_node(
             .map(|tensor| Constant::read(tensor))
             .transpose()
     };
-    let (Some(quantised), Some(scale)) = (read(0)?, read(1)?) else {
+    let (Some(quantized), Some(scale)) = (read(0)?, read(1)?) else {
         return Err(refused(node, "it needs data and a scale"));
     };
     let attribute = |name: &str| node.attribute.iter().find(|a| a.name() == name);
-    let rank = quantised.dims.len();
+    let rank = quantized.dims.len();
     let axis = match (attribute("axis").map_or(1, |a| a.i()), rank) {
         // A bias has only one axis, although the default is another axis.
         (_, 0 | 1) => Some(0),
@@ -82,11 +82,11 @@ fn dequantize_node(
             .and_then(|a| usize::try_from(a.i()).ok())
             .unwrap_or(0),
     };
-    dequantize(&quantised, &scale, read(2)?.as_ref(), blocks)
+    dequantize(&quantized, &scale, read(2)?.as_ref(), blocks)
         .ok_or_else(|| refused(node, "its scale does not fit its data"))
 }
 
-/// The number of neighbouring elements that share one scale.
+/// The number of neighboring elements that share one scale.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     /// The axis of the scales.
@@ -98,7 +98,7 @@ struct Blocks {
 /// Returns `(q − zero) · scale`, with the scale and zero point broadcast as in ONNX's DequantizeLinear-21. Returns
 /// `None` if they do not fit.
 fn dequantize(
-    quantised: &Constant,
+    quantized: &Constant,
     scale: &Constant,
     zero: Option<&Constant>,
     blocks: Blocks,
@@ -106,10 +106,10 @@ fn dequantize(
     if zero.is_some_and(|zero| zero.dims != scale.dims) {
         return None;
     }
-    let steps = scale_steps(&quantised.dims, scale, blocks)?;
-    let mut index = vec![0; quantised.dims.len()];
-    let mut values = Vec::with_capacity(quantised.values.len());
-    for q in &quantised.values {
+    let steps = scale_steps(&quantized.dims, scale, blocks)?;
+    let mut index = vec![0; quantized.dims.len()];
+    let mut values = Vec::with_capacity(quantized.values.len());
+    for q in &quantized.values {
         let at: usize = index
             .iter()
             .zip(&steps)
@@ -117,10 +117,10 @@ fn dequantize(
             .sum();
         let zero = zero.map_or(0.0, |zero| zero.values[at]);
         values.push((q - zero) * scale.values[at]);
-        advance(&mut index, &quantised.dims);
+        advance(&mut index, &quantized.dims);
     }
     Some(Constant {
-        dims: quantised.dims.clone(),
+        dims: quantized.dims.clone(),
         values,
     })
 }

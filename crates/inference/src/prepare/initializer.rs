@@ -35,7 +35,7 @@ impl Constant {
         }
     }
 
-    /// Returns the constant as an initialiser, little-endian as the format requires.
+    /// Returns the constant as an initializer, little-endian as the format requires.
     pub fn to_tensor(&self, name: &str) -> TensorProto {
         TensorProto {
             dims: self.dims.iter().map(|&d| d as i64).collect(),
@@ -61,7 +61,7 @@ pub fn integers(tensor: &TensorProto) -> Result<Vec<i64>, PrepareError> {
     }
 }
 
-/// Returns a one-dimensional int64 initialiser.
+/// Returns a one-dimensional int64 initializer.
 pub fn integer_tensor(name: &str, values: &[i64]) -> TensorProto {
     TensorProto {
         dims: vec![values.len() as i64],

@@ -1,12 +1,12 @@
-//! Removes initialisers and inputs that nothing reads.
+//! Removes initializers and inputs that nothing reads.
 
 use std::collections::HashSet;
 
 use crate::onnx::GraphProto;
 
-/// Removes initialisers that no node reads, and graph inputs that no node reads or that have an initialiser.
+/// Removes initializers that no node reads, and graph inputs that no node reads or that have an initializer.
 ///
-/// An input with an initialiser is a weight that a caller may override, so ONNX Runtime does not fold it.
+/// An input with an initializer is a weight that a caller may override, so ONNX Runtime does not fold it.
 pub fn drop_unused(graph: &mut GraphProto) {
     let read: HashSet<&str> = graph
         .node

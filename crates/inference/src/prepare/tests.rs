@@ -60,8 +60,8 @@ fn le<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
     values.concat()
 }
 
-/// Returns a graph with a quantised 2×2 weight behind a Reshape, a PRelu, a Reshape to `[1, −1, 2]`, an input that has
-/// an initialiser and an input that nothing reads.
+/// Returns a graph with a quantized 2×2 weight behind a Reshape, a PRelu, a Reshape to `[1, −1, 2]`, an input that has
+/// an initializer and an input that nothing reads.
 fn model() -> ModelProto {
     let mut dequantize = node("DequantizeLinear", &["q", "s", "z"], "w0");
     dequantize.attribute = vec![attribute("axis", 1), attribute("block_size", 2)];
@@ -185,7 +185,7 @@ fn a_detector_gets_plain_weights_and_a_free_size() {
     assert_eq!(
         graph.initializer.len(),
         3,
-        "the quantised constants are gone"
+        "the quantized constants are gone"
     );
 }
 

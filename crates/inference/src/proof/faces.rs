@@ -10,7 +10,7 @@ use crate::{
     heads::{Candidate, Head, nms},
     tensor::Tensor,
 };
-use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
+use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
 
 const PICTURE: &[u8] = include_bytes!("astronaut.jpg");
 
@@ -39,7 +39,7 @@ const SAME_FACE: f32 = 0.3;
 /// Returns an error if the picture cannot be decoded.
 pub(super) fn row(
     (width, height): (u32, u32),
-    normalisation: &Normalisation,
+    normalization: &Normalization,
 ) -> Result<Vec<f32>, BackendError> {
     let picture = image::load_from_memory(PICTURE).map_err(|error| BackendError::Run {
         detail: format!("the picture of the self-test: {error}"),
@@ -55,7 +55,7 @@ pub(super) fn row(
     }
     let letterbox = Letterbox::fit((width, height), (width, height));
     let mut row = vec![0.0; letterbox.row_len()];
-    letterbox_into(&canvas, &letterbox, normalisation, &mut row);
+    letterbox_into(&canvas, &letterbox, normalization, &mut row);
     Ok(row)
 }
 
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn the_row_has_the_size_of_the_input() {
-        let normalisation = Normalisation::identity(facescan_imaging::tensor::ChannelOrder::Bgr);
+        let normalization = Normalization::identity(facescan_imaging::tensor::ChannelOrder::Bgr);
         for (width, height) in [(640, 640), (32, 32), (320, 64)] {
-            let row = row((width, height), &normalisation).unwrap();
+            let row = row((width, height), &normalization).unwrap();
             assert_eq!(row.len(), 3 * (width * height) as usize);
             assert!(row.iter().any(|value| *value != 128.0));
         }

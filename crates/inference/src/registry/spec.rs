@@ -11,7 +11,7 @@ use super::{Family, Role};
 use crate::backend::kserve::RemoteSpec;
 use facescan_imaging::{
     preprocess::{Layout, Mode, Preprocess, Profile},
-    tensor::{ChannelOrder, Normalisation},
+    tensor::{ChannelOrder, Normalization},
 };
 
 /// An entry of the registry: everything about one model.
@@ -27,12 +27,12 @@ pub struct ModelSpec {
     /// The file, absolute or relative to the models directory; empty if a remote server runs the model.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub file: PathBuf,
-    /// The file's sha256, lower-case hex. A remote model needs it too, because contracts are computed from it, although
+    /// The file's sha256, lower-case hex. A remote model needs it too, because vector spaces are computed from it, although
     /// the file cannot be checked.
     pub sha256: String,
-    /// The licence of the weights.
-    pub licence: String,
-    /// Whether that licence allows commercial use.
+    /// The license of the weights.
+    pub license: String,
+    /// Whether that license allows commercial use.
     pub commercial_use: bool,
     /// Where the weights come from.
     pub source: String,
@@ -95,7 +95,7 @@ pub struct InputSpec {
     /// How an image of another aspect ratio is fitted; `preprocess.mode` if absent. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The colour of a letterbox's bars: red, green and blue in 0..255, before normalisation; `preprocess.pad` if
+    /// The color of a letterbox's bars: red, green and blue in 0..255, before normalization; `preprocess.pad` if
     /// absent. For encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<[u8; 3]>,
@@ -103,8 +103,8 @@ pub struct InputSpec {
 
 impl InputSpec {
     /// Returns the conversion of pixels to the input's values.
-    pub fn normalisation(&self) -> Normalisation {
-        Normalisation {
+    pub fn normalization(&self) -> Normalization {
+        Normalization {
             order: self.channel_order,
             mean: self.mean,
             scale: self.scale,
@@ -163,7 +163,7 @@ pub struct ResizeDefaults {
     pub profile: Profile,
     /// How an image of another aspect ratio is fitted.
     pub mode: Mode,
-    /// The colour of a letterbox's bars: red, green and blue in 0..=255.
+    /// The color of a letterbox's bars: red, green and blue in 0..=255.
     pub pad: [u8; 3],
 }
 

@@ -80,13 +80,13 @@ fn the_commented_examples_are_valid() {
 fn a_file_replaces_by_id_and_adds() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.yaml");
-    let mine = entry("sface-2021dec", |model| model["licence"] = "mine".into());
+    let mine = entry("sface-2021dec", |model| model["license"] = "mine".into());
     let new = entry("sface-2021dec", |model| model["id"] = "new".into());
     let text = serde_json::json!({ "models": [mine, new] }).to_string();
     fs::write(&path, text).unwrap();
     let registry = Registry::load(Some(&path), &defaults()).unwrap();
     assert_eq!(registry.iter().count(), 4);
-    assert_eq!(registry.get("sface-2021dec").unwrap().licence, "mine");
+    assert_eq!(registry.get("sface-2021dec").unwrap().license, "mine");
     assert_eq!(registry.get("new").unwrap().dim, Some(128));
     assert_eq!(
         registry.get("old").unwrap_err().to_string(),
@@ -120,8 +120,8 @@ fn a_broken_file_says_where() {
 #[test]
 fn a_wrong_value_names_the_model_and_the_field() {
     assert_eq!(
-        fault("yunet-2023mar", |m| m["input"]["colour"] = "rgb".into()),
-        "model `yunet-2023mar`: field `input.colour`: unknown field `colour`, expected one of `name`, `width`, \
+        fault("yunet-2023mar", |m| m["input"]["color"] = "rgb".into()),
+        "model `yunet-2023mar`: field `input.color`: unknown field `color`, expected one of `name`, `width`, \
          `height`, `size_multiple`, `channel_order`, `mean`, `scale`, `layout`, `profile`, `mode`, `pad`"
     );
     assert!(
@@ -173,12 +173,12 @@ fn a_wrong_value_names_the_model_and_the_field() {
     }
 }
 
-/// Stored embeddings carry the contract. A change of these values makes all of them incomparable.
+/// Stored embeddings carry the vector space. A change of these values makes all of them incomparable.
 #[test]
-fn the_contract_is_stable_and_follows_what_moves_embeddings() {
+fn the_vector_space_is_stable_and_follows_what_moves_embeddings() {
     let registry = Registry::embedded().unwrap();
     let sface = registry.get("sface-2021dec").unwrap();
-    assert_eq!(sface.contract(), "2e56e878463e72ef30050736a74e467b");
+    assert_eq!(sface.vector_space(), "2e56e878463e72ef30050736a74e467b");
     let changes: [fn(&mut ModelSpec); 5] = [
         |m| m.sha256 = "0".repeat(64),
         |m| m.input.channel_order = ChannelOrder::Bgr,
@@ -189,18 +189,18 @@ fn the_contract_is_stable_and_follows_what_moves_embeddings() {
     for change in changes {
         let mut other = sface.clone();
         change(&mut other);
-        assert_ne!(other.contract(), sface.contract());
+        assert_ne!(other.vector_space(), sface.vector_space());
     }
     let mut renamed = sface.clone();
     renamed.id = "other".into();
     renamed.file = "elsewhere.onnx".into();
-    assert_eq!(renamed.contract(), sface.contract());
+    assert_eq!(renamed.vector_space(), sface.vector_space());
 }
 
 #[test]
-fn an_encoders_contract_follows_the_resize_and_the_output() {
+fn an_encoders_vector_space_follows_the_resize_and_the_output() {
     let spec = check::read(encoder(|_| ()), 0).unwrap();
-    assert_eq!(spec.contract(), "421d19a2250d630569482253eb2bb29a");
+    assert_eq!(spec.vector_space(), "421d19a2250d630569482253eb2bb29a");
     let changes: [fn(&mut ModelSpec); 5] = [
         |m| m.input.profile = Some(Profile::Pil),
         |m| m.input.mode = Some(Mode::Letterbox),
@@ -211,12 +211,12 @@ fn an_encoders_contract_follows_the_resize_and_the_output() {
     for change in changes {
         let mut other = spec.clone();
         change(&mut other);
-        assert_ne!(other.contract(), spec.contract());
+        assert_ne!(other.vector_space(), spec.vector_space());
     }
     // The layout depends on how the file was exported, and changes no embedding.
     let mut exported = spec.clone();
     exported.input.layout = Layout::Nhwc;
-    assert_eq!(exported.contract(), spec.contract());
+    assert_eq!(exported.vector_space(), spec.vector_space());
 }
 
 #[test]
@@ -428,8 +428,8 @@ fn a_graph_that_does_not_fit_names_the_field() {
     let sface = registry.get("sface-2021dec").unwrap();
     let mut other_name = yunet();
     other_name.inputs[0].name = "image".into();
-    let mut grey = yunet();
-    grey.inputs[0].dims[1] = Some(1);
+    let mut gray = yunet();
+    gray.inputs[0].dims[1] = Some(1);
     let mut fixed_size = yunet();
     fixed_size.inputs[0].dims[2] = Some(640);
     let mut short = yunet();
@@ -442,7 +442,7 @@ fn a_graph_that_does_not_fit_names_the_field() {
     large.inputs[0].dims[3] = Some(224);
     for (model, signature, field) in [
         (detector, other_name, "input.name"),
-        (detector, grey, "family"),
+        (detector, gray, "family"),
         (detector, fixed_size, "input.size_multiple"),
         (detector, short, "family"),
         (detector, wide, "family"),

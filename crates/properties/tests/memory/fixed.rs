@@ -49,7 +49,7 @@ pub fn json() -> Vec<Vec<u8>> {
             "0]}]}",
         ),
         (
-            "{\"faces\":[{\"contract\":\"a\",\"embedding\":[",
+            "{\"faces\":[{\"vector_space\":\"a\",\"embedding\":[",
             "0,",
             "0]}]}",
         ),

@@ -14,7 +14,7 @@ const NAMES: [&str; 14] = [
     "source",
     "source_url",
     "metadata",
-    "contract",
+    "vector_space",
     "face_id",
     "name",
     "operation",
@@ -241,7 +241,7 @@ impl Generator {
             2 => vec![(text("url"), text("https://example.org/a.jpg"))],
             _ => vec![
                 (text("embedding"), text("AAAAAA==")),
-                (text("contract"), text("a")),
+                (text("vector_space"), text("a")),
             ],
         })
     }

@@ -10,10 +10,10 @@ use crate::values::Many;
 /// A face that is enrolled meanwhile would be deleted with its scan.
 const LOCK_FACES: &str = "UPDATE faces SET position = position WHERE scan_id IN (:scans)";
 
-const DETACH: &str = "UPDATE enrolments SET face_id = NULL \
+const DETACH: &str = "UPDATE enrollments SET face_id = NULL \
      WHERE face_id IN (SELECT id FROM faces WHERE scan_id IN (:scans))";
 
-/// Keeps the enrolments of faces whose scans are about to be deleted for another reason than an erasure.
+/// Keeps the enrollments of faces whose scans are about to be deleted for another reason than an erasure.
 pub(crate) async fn detach_scans(
     connection: &mut Connection<'_>,
     scans: &[Uuid],

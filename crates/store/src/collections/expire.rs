@@ -27,7 +27,7 @@ const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires
          ON s.collection_id = c.id AND s.last_seen_at <= :now - c.retention_days * 86400000000 \
      LIMIT :limit";
 
-/// Waits for enrolments, which lock the collection before the subject.
+/// Waits for enrollments, which lock the collection before the subject.
 const LOCK: &str =
     "UPDATE collections SET position = position WHERE id = :collection RETURNING tenant";
 
@@ -39,11 +39,11 @@ const DELETE: &str = "DELETE FROM subjects WHERE id = :subject AND (expires_at <
 
 /// A library with a face whose time is over.
 const LIBRARY: &str = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
-     (SELECT 1 FROM enrolments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
+     (SELECT 1 FROM enrollments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
      AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1";
 
-const DELETE_FACES: &str = "DELETE FROM enrolments WHERE row_id IN \
-     (SELECT e.row_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
+const DELETE_FACES: &str = "DELETE FROM enrollments WHERE row_id IN \
+     (SELECT e.row_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
      WHERE c.id = :library AND e.subject_id IS NULL \
      AND e.created_at <= :now - c.retention_days * 86400000000 LIMIT :limit)";
 

@@ -18,16 +18,15 @@ use crate::values::Many;
 const MAX_ROWS: usize = 500;
 
 const POSITIONS: &str =
-    "SELECT id, contract, dim, position, enrolled FROM collections WHERE NOT is_erased";
+    "SELECT id, vector_space, dim, position, enrolled FROM collections WHERE NOT is_erased";
 
-const POSITION: &str = "SELECT id, contract, dim, position, enrolled FROM collections \
+const POSITION: &str = "SELECT id, vector_space, dim, position, enrolled FROM collections \
      WHERE id = :collection AND NOT is_erased";
 
-const ROWS: &str = "SELECT row_id, vector FROM enrolments \
+const ROWS: &str = "SELECT row_id, vector FROM enrollments \
      WHERE collection_id = :collection AND row_id > :after ORDER BY row_id LIMIT :limit";
 
-const ROWS_OF: &str =
-    "SELECT row_id, vector FROM enrolments WHERE collection_id = :collection AND row_id IN (:rows)";
+const ROWS_OF: &str = "SELECT row_id, vector FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
 
 const CHANGES: &str = "SELECT position, is_added, row_id FROM index_changes \
      WHERE collection_id = :collection AND position > :after ORDER BY position LIMIT :limit";
@@ -37,7 +36,7 @@ const TRIM: &str =
 
 const LIVE: &str = concat!(
     "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
-     m.person_id FROM enrolments e JOIN collections c ON c.id = e.collection_id \
+     m.person_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
      LEFT JOIN subjects s ON s.id = e.subject_id \
      LEFT JOIN memberships m ON m.row_id = e.row_id \
      WHERE c.tenant = :tenant AND c.id = :collection AND (",
@@ -50,7 +49,7 @@ const LIVE: &str = concat!(
 record! {
     struct IndexPositionRow {
         id: Uuid,
-        contract: String,
+        vector_space: String,
         dim: i32,
         position: i64,
         enrolled: i64,
@@ -175,7 +174,7 @@ impl From<IndexPositionRow> for IndexPosition {
     fn from(row: IndexPositionRow) -> Self {
         Self {
             collection_id: row.id,
-            contract: row.contract,
+            vector_space: row.vector_space,
             dim: row.dim.cast_unsigned(),
             position: row.position.cast_unsigned(),
             enrolled: row.enrolled.cast_unsigned(),

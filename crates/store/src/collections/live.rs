@@ -18,7 +18,7 @@ macro_rules! is_live {
     };
 }
 
-/// The same for the faces of a library, which have no subject. In the query, `e` is the enrolment.
+/// The same for the faces of a library, which have no subject. In the query, `e` is the enrollment.
 macro_rules! is_live_face {
     ($now:literal) => {
         concat!(

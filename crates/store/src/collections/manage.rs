@@ -16,15 +16,15 @@ use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 
-const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, contract, dim, purpose, \
+const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, vector_space, dim, purpose, \
      legal_basis, consent_required, retention_days, far, created_at) \
-     VALUES (:id, :tenant, :name, :kind, :contract, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
+     VALUES (:id, :tenant, :name, :kind, :vector_space, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
      ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
 
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT id, tenant, name, kind, contract, dim, purpose, legal_basis, \
+            "SELECT id, tenant, name, kind, vector_space, dim, purpose, legal_basis, \
              consent_required, retention_days, far, created_at, position, enrolled FROM collections ",
             $rest
         )
@@ -39,12 +39,12 @@ const LIST: &str =
     select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
 
 const SUPPRESSION: &str = select!(
-    "WHERE tenant = :tenant AND kind = :Suppression AND contract = :contract AND NOT is_erased ORDER BY id"
+    "WHERE tenant = :tenant AND kind = :Suppression AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
 );
 
 const SIZE: &str = "SELECT \
      (SELECT count(*) FROM subjects WHERE collection_id = :id) AS subjects, \
-     enrolled AS enrolments FROM collections WHERE id = :id";
+     enrolled AS enrollments FROM collections WHERE id = :id";
 
 /// Waits for other changes of the collection.
 const LOCK: &str = "UPDATE collections SET position = position \
@@ -56,7 +56,7 @@ const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = :tenant AND n
 const CHANGE: &str = "UPDATE collections SET name = :name, legal_basis = :legal_basis, \
      consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :collection";
 
-const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrolments WHERE collection_id = :collection \
+const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrollments WHERE collection_id = :collection \
      AND EXISTS (SELECT 1 FROM collections c WHERE c.id = :collection AND c.consent_required) \
      AND subject_id IN (SELECT s.id FROM subjects s \
          WHERE s.collection_id = :collection AND s.consent_expires_at IS NULL)";
@@ -75,7 +75,7 @@ impl Store {
                 tenant = collection.tenant,
                 name = terms.name,
                 kind = collection.kind.name(),
-                contract = collection.contract,
+                vector_space = collection.vector_space,
                 dim = collection.dim.cast_signed(),
                 purpose = terms.purpose,
                 legal_basis = terms.legal_basis,
@@ -109,7 +109,7 @@ impl Store {
             Ok(
                 row.map_or_else(CollectionSize::default, |row| CollectionSize {
                     subjects: row.subjects.cast_unsigned(),
-                    enrolments: row.enrolments.cast_unsigned(),
+                    enrollments: row.enrollments.cast_unsigned(),
                 }),
             )
         })
@@ -132,17 +132,17 @@ impl Store {
         })
     }
 
-    /// Returns the suppression collections of a tenant with vectors of a contract.
+    /// Returns the suppression collections of a tenant with vectors of a vector space.
     pub async fn suppression_collections(
         &self,
         tenant: &str,
-        contract: &str,
+        vector_space: &str,
     ) -> Result<Vec<Collection>, StoreError> {
         query!(self, "suppression_collections", |connection| {
             let values = params!(
                 tenant,
                 Suppression = CollectionKind::Suppression.name(),
-                contract
+                vector_space
             );
             let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, values).await?;
             rows.into_iter().map(Collection::try_from).collect()
@@ -214,7 +214,7 @@ pub(crate) async fn by_id(
     row.map(Collection::try_from).transpose()
 }
 
-/// Deletes the enrolments of subjects without any consent, if the collection requires one.
+/// Deletes the enrollments of subjects without any consent, if the collection requires one.
 pub(super) async fn delete_without_consent(
     connection: &mut Connection<'_>,
     collection: Uuid,

@@ -1,4 +1,4 @@
-//! Collections, subjects and enrolments as callers of the store see them.
+//! Collections, subjects and enrollments as callers of the store see them.
 
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
@@ -38,15 +38,15 @@ pub struct Collection {
     pub tenant: String,
     /// The kind. It never changes.
     pub kind: CollectionKind,
-    /// The contract of all its vectors. It never changes.
-    pub contract: String,
+    /// The vector space of all its vectors. It never changes.
+    pub vector_space: String,
     /// The length of its vectors.
     pub dim: u32,
     /// When it was created.
     pub created_at: OffsetDateTime,
     /// What can be changed.
     pub terms: CollectionTerms,
-    /// The number of changes of its enrolments so far. An index that has applied as many is up to date.
+    /// The number of changes of its enrollments so far. An index that has applied as many is up to date.
     pub position: u64,
     /// The number of enrolled faces.
     pub enrolled: u64,
@@ -57,7 +57,7 @@ impl Collection {
     pub fn index_position(&self) -> IndexPosition {
         IndexPosition {
             collection_id: self.id,
-            contract: self.contract.clone(),
+            vector_space: self.vector_space.clone(),
             dim: self.dim,
             position: self.position,
             enrolled: self.enrolled,
@@ -89,7 +89,7 @@ pub struct TermsChange {
     pub name: Option<String>,
     /// What allows the processing.
     pub legal_basis: Option<String>,
-    /// Whether consent is required. With true, enrolments of subjects without any consent are deleted.
+    /// Whether consent is required. With true, enrollments of subjects without any consent are deleted.
     pub consent_required: Option<bool>,
     /// The retention in days.
     pub retention_days: Option<u32>,
@@ -117,7 +117,7 @@ pub struct CollectionSize {
     /// Subjects.
     pub subjects: u64,
     /// Enrolled faces.
-    pub enrolments: u64,
+    pub enrollments: u64,
 }
 
 /// A collection of a tenant.
@@ -138,7 +138,7 @@ pub struct Subject {
     pub collection_id: Uuid,
     /// When the subject was created.
     pub created_at: OffsetDateTime,
-    /// The last interaction: the creation, a change, or an enrolment of a face.
+    /// The last interaction: the creation, a change, or an enrollment of a face.
     pub last_seen_at: OffsetDateTime,
     /// What can be changed.
     pub details: SubjectDetails,
@@ -164,7 +164,7 @@ pub struct SubjectChange {
     pub external_id: Option<Option<String>>,
     /// What the caller keeps with the subject.
     pub metadata: Option<Option<JsonValue>>,
-    /// The consent. If it is removed and the collection requires one, the enrolments of the subject are deleted.
+    /// The consent. If it is removed and the collection requires one, the enrollments of the subject are deleted.
     pub consent: Option<Option<Consent>>,
     /// When the subject is erased.
     pub expires_at: Option<Option<OffsetDateTime>>,
@@ -219,10 +219,10 @@ pub enum Changed<T> {
 
 /// A face to be enrolled.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewEnrolment {
-    /// The id of the enrolment.
+pub struct NewEnrollment {
+    /// The id of the enrollment.
     pub id: Uuid,
-    /// The stored face that the vector came from. The enrolment is erased with it.
+    /// The stored face that the vector came from. The enrollment is erased with it.
     pub face_id: Option<Uuid>,
     /// An id that the faces of one image share, if the image is not stored.
     pub image_id: Option<Uuid>,
@@ -247,7 +247,7 @@ pub enum Enrolled {
 
 /// An enrolled face, without its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enrolment {
+pub struct Enrollment {
     /// The id.
     pub id: Uuid,
     /// The subject. `None` in a library.
@@ -263,8 +263,8 @@ pub struct Enrolment {
 pub struct IndexPosition {
     /// The collection.
     pub collection_id: Uuid,
-    /// The contract of its vectors.
-    pub contract: String,
+    /// The vector space of its vectors.
+    pub vector_space: String,
     /// The length of its vectors.
     pub dim: u32,
     /// The number of changes so far.
@@ -298,8 +298,8 @@ pub struct IndexRow {
 pub struct LiveRow {
     /// The row in the index.
     pub row: u64,
-    /// The enrolment.
-    pub enrolment: Enrolment,
+    /// The enrollment.
+    pub enrollment: Enrollment,
     /// The caller's id of the subject.
     pub external_id: Option<String>,
     /// The person of a library that the face shows.

@@ -1,10 +1,10 @@
-//! Rows of collections, subjects and enrolments.
+//! Rows of collections, subjects and enrollments.
 
 use sqlx::types::JsonValue;
 use uuid::Uuid;
 
 use super::records::{
-    Collection, CollectionKind, CollectionTerms, Consent, Enrolment, IndexChange, IndexRow,
+    Collection, CollectionKind, CollectionTerms, Consent, Enrollment, IndexChange, IndexRow,
     LiveRow, Subject, SubjectDetails,
 };
 use crate::error::StoreError;
@@ -18,7 +18,7 @@ record! {
         tenant: String,
         name: String,
         kind: String,
-        contract: String,
+        vector_space: String,
         dim: i32,
         purpose: String,
         legal_basis: String,
@@ -45,7 +45,7 @@ impl TryFrom<CollectionRow> for Collection {
             id,
             tenant: row.tenant,
             kind: kind.ok_or_else(|| damaged("kind"))?,
-            contract: row.contract,
+            vector_space: row.vector_space,
             dim: row.dim.try_into().map_err(|_| damaged("dim"))?,
             created_at: from_micros(row.created_at).ok_or_else(|| damaged("time"))?,
             position: row.position.cast_unsigned(),
@@ -65,7 +65,7 @@ impl TryFrom<CollectionRow> for Collection {
 record! {
     pub(super) struct SizeRow {
         pub(super) subjects: i64,
-        pub(super) enrolments: i64,
+        pub(super) enrollments: i64,
     }
 }
 
@@ -121,7 +121,7 @@ impl TryFrom<SubjectRow> for Subject {
 }
 
 record! {
-    pub(crate) struct EnrolmentRow {
+    pub(crate) struct EnrollmentRow {
         id: Uuid,
         subject_id: Option<Uuid>,
         face_id: Option<Uuid>,
@@ -129,12 +129,12 @@ record! {
     }
 }
 
-impl TryFrom<EnrolmentRow> for Enrolment {
+impl TryFrom<EnrollmentRow> for Enrollment {
     type Error = StoreError;
 
-    fn try_from(row: EnrolmentRow) -> Result<Self, StoreError> {
+    fn try_from(row: EnrollmentRow) -> Result<Self, StoreError> {
         let id = row.id;
-        let damaged = || StoreError::corrupt(format!("the time of enrolment {id}"));
+        let damaged = || StoreError::corrupt(format!("the time of enrollment {id}"));
         Ok(Self {
             id,
             subject_id: row.subject_id,
@@ -184,7 +184,7 @@ record! {
         external_id: Option<String>,
         person_id: Option<Uuid>,
         vector: Floats,
-    } with enrolment: EnrolmentRow
+    } with enrollment: EnrollmentRow
 }
 
 impl TryFrom<LiveVectorRow> for LiveRow {
@@ -196,7 +196,7 @@ impl TryFrom<LiveVectorRow> for LiveRow {
             external_id: row.external_id,
             person_id: row.person_id,
             vector: row.vector.0,
-            enrolment: row.enrolment.try_into()?,
+            enrollment: row.enrollment.try_into()?,
         })
     }
 }

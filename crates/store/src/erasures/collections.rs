@@ -29,41 +29,41 @@ const LOCK: &str = "UPDATE collections SET position = position WHERE id = :id";
 const MARKED: &str =
     "SELECT id FROM collections WHERE tenant = :tenant AND is_erased ORDER BY id LIMIT 1";
 
-const ENROLMENTS: &str = "DELETE FROM enrolments WHERE row_id IN \
-     (SELECT row_id FROM enrolments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
+const ENROLLMENTS: &str = "DELETE FROM enrollments WHERE row_id IN \
+     (SELECT row_id FROM enrollments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
 
 const SUBJECTS: &str = "DELETE FROM subjects WHERE id IN \
      (SELECT id FROM subjects WHERE collection_id = :id ORDER BY id LIMIT :page)";
 
 const COLLECTION: &str = "DELETE FROM collections WHERE id = :id";
 
-const ENROLMENTS_OF_SUBJECT: &str = "DELETE FROM enrolments WHERE subject_id = :id";
+const ENROLLMENTS_OF_SUBJECT: &str = "DELETE FROM enrollments WHERE subject_id = :id";
 
 const SUBJECT: &str = "DELETE FROM subjects WHERE id = :id";
 
-const ENROLMENT: &str = "DELETE FROM enrolments WHERE id = :id";
+const ENROLLMENT: &str = "DELETE FROM enrollments WHERE id = :id";
 
 const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
      WHERE c.tenant = :tenant AND s.id = :id";
 
-const OF_ENROLMENT: &str = "SELECT c.id FROM collections c \
-     JOIN enrolments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
+const OF_ENROLLMENT: &str = "SELECT c.id FROM collections c \
+     JOIN enrollments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
 
 const OF_PERSON: &str = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
      WHERE c.tenant = :tenant AND p.id = :id";
 
-const FACES_OF_PERSON: &str = "DELETE FROM enrolments WHERE row_id IN \
+const FACES_OF_PERSON: &str = "DELETE FROM enrollments WHERE row_id IN \
      (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
 
 const WITH_FACES: &str =
-    "SELECT DISTINCT collection_id AS id FROM enrolments WHERE face_id IN (:ids) ORDER BY id";
+    "SELECT DISTINCT collection_id AS id FROM enrollments WHERE face_id IN (:ids) ORDER BY id";
 
 const WITH_IMAGES: &str =
-    "SELECT DISTINCT collection_id AS id FROM enrolments WHERE image_id IN (:ids) ORDER BY id";
+    "SELECT DISTINCT collection_id AS id FROM enrollments WHERE image_id IN (:ids) ORDER BY id";
 
-const ENROLMENTS_OF_FACES: &str = "DELETE FROM enrolments WHERE face_id IN (:ids)";
+const ENROLLMENTS_OF_FACES: &str = "DELETE FROM enrollments WHERE face_id IN (:ids)";
 
-const ENROLMENTS_OF_IMAGES: &str = "DELETE FROM enrolments WHERE image_id IN (:ids)";
+const ENROLLMENTS_OF_IMAGES: &str = "DELETE FROM enrollments WHERE image_id IN (:ids)";
 
 /// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
 pub(super) async fn mark_collections(
@@ -88,14 +88,14 @@ pub(super) async fn mark_collections(
         | ErasureTarget::Host(_)
         | ErasureTarget::Batch(_)
         | ErasureTarget::Subject(_)
-        | ErasureTarget::Enrolment(_)
+        | ErasureTarget::Enrollment(_)
         | ErasureTarget::Person(_) => {}
     }
     Ok(())
 }
 
 impl Store {
-    /// Deletes what a target has in collections: a collection, a subject, an enrolment, a person, or every collection of the
+    /// Deletes what a target has in collections: a collection, a subject, an enrollment, a person, or every collection of the
     /// tenant.
     ///
     /// A call deletes only a part of a large collection. Call this again until it returns true.
@@ -111,8 +111,8 @@ impl Store {
                     erase_marked(connection, tenant).await?
                 }
                 ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
-                ErasureTarget::Enrolment(id) => {
-                    (erase_enrolment(connection, tenant, *id).await?, true)
+                ErasureTarget::Enrollment(id) => {
+                    (erase_enrollment(connection, tenant, *id).await?, true)
                 }
                 ErasureTarget::Person(id) => erase_person(connection, tenant, *id).await?,
                 ErasureTarget::Image(_)
@@ -138,10 +138,10 @@ async fn erase_marked(
         return Ok((counts, true));
     };
     connection.execute(LOCK, params!(id = marked.id)).await?;
-    counts.enrolments = connection
-        .execute(ENROLMENTS, params!(id = marked.id, page = PAGE))
+    counts.enrollments = connection
+        .execute(ENROLLMENTS, params!(id = marked.id, page = PAGE))
         .await?;
-    if counts.enrolments == 0 {
+    if counts.enrollments == 0 {
         counts.subjects = connection
             .execute(SUBJECTS, params!(id = marked.id, page = PAGE))
             .await?;
@@ -163,24 +163,24 @@ async fn erase_subject(
         return Ok(ErasedCounts::default());
     }
     Ok(ErasedCounts {
-        enrolments: connection
-            .execute(ENROLMENTS_OF_SUBJECT, params!(id))
+        enrollments: connection
+            .execute(ENROLLMENTS_OF_SUBJECT, params!(id))
             .await?,
         subjects: connection.execute(SUBJECT, params!(id)).await?,
         ..ErasedCounts::default()
     })
 }
 
-async fn erase_enrolment(
+async fn erase_enrollment(
     connection: &mut Connection<'_>,
     tenant: &str,
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
-    if !lock_collection(connection, OF_ENROLMENT, (tenant, id)).await? {
+    if !lock_collection(connection, OF_ENROLLMENT, (tenant, id)).await? {
         return Ok(ErasedCounts::default());
     }
     Ok(ErasedCounts {
-        enrolments: connection.execute(ENROLMENT, params!(id)).await?,
+        enrollments: connection.execute(ENROLLMENT, params!(id)).await?,
         ..ErasedCounts::default()
     })
 }
@@ -193,11 +193,11 @@ async fn erase_person(
 ) -> Result<(ErasedCounts, bool), StoreError> {
     let mut counts = ErasedCounts::default();
     if lock_collection(connection, OF_PERSON, (tenant, id)).await? {
-        counts.enrolments = connection
+        counts.enrollments = connection
             .execute(FACES_OF_PERSON, params!(id, page = PAGE))
             .await?;
     }
-    Ok((counts, counts.enrolments == 0))
+    Ok((counts, counts.enrollments == 0))
 }
 
 /// Locks the collection that a query finds. Returns false if there is none.
@@ -217,7 +217,7 @@ async fn lock_collection(
     Ok(collection.is_some())
 }
 
-/// Whose enrolments are erased.
+/// Whose enrollments are erased.
 pub(super) enum Origin<'a> {
     /// Stored faces.
     Faces(&'a [Uuid]),
@@ -225,16 +225,16 @@ pub(super) enum Origin<'a> {
     Images(&'a [Uuid]),
 }
 
-/// Deletes the enrolments of the faces or the images that are erased. Returns their number.
+/// Deletes the enrollments of the faces or the images that are erased. Returns their number.
 ///
 /// It locks their collections first, in order, as every other change of a collection does.
-pub(super) async fn erase_enrolments_of(
+pub(super) async fn erase_enrollments_of(
     connection: &mut Connection<'_>,
     origin: Origin<'_>,
 ) -> Result<u64, StoreError> {
     let (find, delete, ids) = match origin {
-        Origin::Faces(ids) => (WITH_FACES, ENROLMENTS_OF_FACES, ids),
-        Origin::Images(ids) => (WITH_IMAGES, ENROLMENTS_OF_IMAGES, ids),
+        Origin::Faces(ids) => (WITH_FACES, ENROLLMENTS_OF_FACES, ids),
+        Origin::Images(ids) => (WITH_IMAGES, ENROLLMENTS_OF_IMAGES, ids),
     };
     if ids.is_empty() {
         return Ok(0);
@@ -255,18 +255,18 @@ crate::prepared::statements!(
     MARK_ALL,
     LOCK,
     MARKED,
-    ENROLMENTS,
+    ENROLLMENTS,
     SUBJECTS,
     COLLECTION,
-    ENROLMENTS_OF_SUBJECT,
+    ENROLLMENTS_OF_SUBJECT,
     SUBJECT,
-    ENROLMENT,
+    ENROLLMENT,
     OF_SUBJECT,
-    OF_ENROLMENT,
+    OF_ENROLLMENT,
     OF_PERSON,
     FACES_OF_PERSON,
     WITH_FACES,
     WITH_IMAGES,
-    ENROLMENTS_OF_FACES,
-    ENROLMENTS_OF_IMAGES
+    ENROLLMENTS_OF_FACES,
+    ENROLLMENTS_OF_IMAGES
 );

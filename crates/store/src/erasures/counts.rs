@@ -9,7 +9,7 @@ use crate::parameters::params;
 
 const ADD: &str = "UPDATE erasures SET images = images + :images, scans = scans + :scans, faces = faces + :faces, \
      vectors = vectors + :vectors, batches = batches + :batches, items = items + :items, payloads = payloads + :payloads, \
-     subjects = subjects + :subjects, enrolments = enrolments + :enrolments \
+     subjects = subjects + :subjects, enrollments = enrollments + :enrollments \
      WHERE id = :erasure";
 
 /// Adds to the counts of an erasure.
@@ -29,7 +29,7 @@ pub(super) async fn add(
         items = value(counts.items),
         payloads = value(counts.payloads),
         subjects = value(counts.subjects),
-        enrolments = value(counts.enrolments)
+        enrollments = value(counts.enrollments)
     );
     connection.execute(ADD, values).await?;
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use facescan_imaging::geometry::BBox;
 use uuid::Uuid;
 
-use super::collections::{Origin, erase_enrolments_of};
+use super::collections::{Origin, erase_enrollments_of};
 use super::records::ErasedCounts;
 use crate::connection::Connection;
 use crate::error::StoreError;
@@ -74,7 +74,7 @@ pub(super) async fn delete_face(
         .collect();
     // The foreign key would delete them too, but it neither counts them nor locks their collections in order.
     let ids: Vec<Uuid> = same_faces.iter().map(|face| face.id).collect();
-    let enrolments = erase_enrolments_of(connection, Origin::Faces(&ids)).await?;
+    let enrollments = erase_enrollments_of(connection, Origin::Faces(&ids)).await?;
     for face in &same_faces {
         connection.execute(DELETE, params!(id = face.id)).await?;
     }
@@ -88,7 +88,7 @@ pub(super) async fn delete_face(
     Ok(ErasedCounts {
         faces: same_faces.len() as u64,
         vectors: vectors.count() as u64,
-        enrolments,
+        enrollments,
         ..ErasedCounts::default()
     })
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::collections::{Origin, erase_enrolments_of};
+use super::collections::{Origin, erase_enrollments_of};
 use super::counts;
 use super::faces::delete_face;
 use super::records::{ErasedCounts, ErasureTarget, ImageToErase};
@@ -82,7 +82,7 @@ impl Store {
                 | ErasureTarget::Batch(_)
                 | ErasureTarget::Collection(_)
                 | ErasureTarget::Subject(_)
-                | ErasureTarget::Enrolment(_)
+                | ErasureTarget::Enrollment(_)
                 | ErasureTarget::Person(_) => return Ok(Vec::new()),
             };
             let (image, source) = (target.image(), target.source());
@@ -112,7 +112,7 @@ impl Store {
             let images = params!(tenant, images = Many(images));
             let own: Vec<IdRow> = connection.fetch_all(OWN, images).await?;
             let own: Vec<Uuid> = own.into_iter().map(|row| row.id).collect();
-            let enrolments = erase_enrolments_of(connection, Origin::Images(&own)).await?;
+            let enrollments = erase_enrollments_of(connection, Origin::Images(&own)).await?;
             let scans = count(connection, COUNT_SCANS, images).await?;
             let faces = count(connection, COUNT_FACES, images).await?;
             let vectors = count(connection, COUNT_FACE_VECTORS, images).await?
@@ -123,7 +123,7 @@ impl Store {
                 scans,
                 faces,
                 vectors,
-                enrolments,
+                enrollments,
                 ..ErasedCounts::default()
             };
             counts::add(connection, erasure, counts).await

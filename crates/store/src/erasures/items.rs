@@ -127,7 +127,7 @@ impl Store {
                 | ErasureTarget::Batch(_)
                 | ErasureTarget::Collection(_)
                 | ErasureTarget::Subject(_)
-                | ErasureTarget::Enrolment(_)
+                | ErasureTarget::Enrollment(_)
                 | ErasureTarget::Person(_)
                 | ErasureTarget::Tenant => return Ok(Vec::new()),
             };

@@ -24,7 +24,7 @@ pub enum ErasureTarget {
     /// A subject of a collection, with its enrolled faces.
     Subject(Uuid),
     /// An enrolled face.
-    Enrolment(Uuid),
+    Enrollment(Uuid),
     /// A person of a library, with the faces that show this person.
     Person(Uuid),
     /// Everything that the tenant has stored. Keys and the audit trail stay.
@@ -42,7 +42,7 @@ impl ErasureTarget {
             Self::Batch(_) => "batch",
             Self::Collection(_) => "collection",
             Self::Subject(_) => "subject",
-            Self::Enrolment(_) => "enrolment",
+            Self::Enrollment(_) => "enrollment",
             Self::Person(_) => "person",
             Self::Tenant => "tenant",
         }
@@ -74,7 +74,7 @@ impl ErasureTarget {
             | Self::Batch(id)
             | Self::Collection(id)
             | Self::Subject(id)
-            | Self::Enrolment(id)
+            | Self::Enrollment(id)
             | Self::Person(id) => id.to_string(),
             Self::Source(value) | Self::Host(value) => value.clone(),
             Self::Tenant => tenant.to_owned(),
@@ -111,7 +111,7 @@ pub struct ErasedCounts {
     /// Subjects of collections.
     pub subjects: u64,
     /// Enrolled faces with their vectors.
-    pub enrolments: u64,
+    pub enrollments: u64,
     /// Batches.
     pub batches: u64,
     /// Items of batches.
@@ -153,7 +153,7 @@ impl Erasure {
             "batch" => ErasureTarget::Batch(id()?),
             "collection" => ErasureTarget::Collection(id()?),
             "subject" => ErasureTarget::Subject(id()?),
-            "enrolment" => ErasureTarget::Enrolment(id()?),
+            "enrollment" => ErasureTarget::Enrollment(id()?),
             "person" => ErasureTarget::Person(id()?),
             "tenant" => ErasureTarget::Tenant,
             _ => return None,

@@ -37,7 +37,7 @@ const FIND_COLLECTION: &str = "SELECT id FROM collections \
 const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
      JOIN collections c ON c.id = s.collection_id WHERE c.tenant = :tenant AND s.id = :id";
 
-const FIND_ENROLMENT: &str = "SELECT e.id FROM enrolments e \
+const FIND_ENROLLMENT: &str = "SELECT e.id FROM enrollments e \
      JOIN collections c ON c.id = e.collection_id WHERE c.tenant = :tenant AND e.id = :id";
 
 const FIND_PERSON: &str = "SELECT p.id FROM people p \
@@ -46,7 +46,7 @@ const FIND_PERSON: &str = "SELECT p.id FROM people p \
 macro_rules! columns {
     () => {
         "id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, \
-         vectors, batches, items, payloads, subjects, enrolments"
+         vectors, batches, items, payloads, subjects, enrollments"
     };
 }
 
@@ -97,7 +97,7 @@ record! {
         items: i64,
         payloads: i64,
         subjects: i64,
-        enrolments: i64,
+        enrollments: i64,
     }
 }
 
@@ -135,7 +135,7 @@ impl TryFrom<ErasureRow> for Erasure {
                 items: count(row.items),
                 payloads: count(row.payloads),
                 subjects: count(row.subjects),
-                enrolments: count(row.enrolments),
+                enrollments: count(row.enrollments),
             },
         })
     }
@@ -154,7 +154,7 @@ impl Store {
             let find = match &new.target {
                 ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
                 ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
-                ErasureTarget::Enrolment(id) => Some((FIND_ENROLMENT, id)),
+                ErasureTarget::Enrollment(id) => Some((FIND_ENROLLMENT, id)),
                 ErasureTarget::Person(id) => Some((FIND_PERSON, id)),
                 ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
                 ErasureTarget::Face(id) => Some((FIND_FACE, id)),
@@ -276,7 +276,7 @@ crate::prepared::statements!(
     FIND_BATCH,
     FIND_COLLECTION,
     FIND_SUBJECT,
-    FIND_ENROLMENT,
+    FIND_ENROLLMENT,
     FIND_PERSON,
     ONE,
     UNFINISHED,

@@ -21,7 +21,7 @@ use crate::values::{Many, Rows, Value};
 const PAGE: usize = 300;
 
 const FACES: &str =
-    "SELECT row_id FROM enrolments WHERE collection_id = :collection AND row_id IN (:rows)";
+    "SELECT row_id FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
 
 const PEOPLE: &str = "SELECT id FROM people WHERE collection_id = :collection AND id IN (:people)";
 

@@ -21,7 +21,7 @@ use crate::values::Many;
 
 const PERSON: &str = "SELECT id FROM people WHERE collection_id = :collection AND id = :person";
 
-const FACE: &str = "SELECT e.row_id, m.person_id FROM enrolments e \
+const FACE: &str = "SELECT e.row_id, m.person_id FROM enrollments e \
      LEFT JOIN memberships m ON m.row_id = e.row_id \
      WHERE e.collection_id = :collection AND e.id = :face AND e.subject_id IS NULL";
 

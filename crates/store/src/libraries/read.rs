@@ -31,11 +31,11 @@ macro_rules! faces {
     ($rest:literal) => {
         concat!(
             "SELECT e.id, e.subject_id, e.face_id, e.created_at, e.image_id, e.is_acceptable, \
-             m.person_id, m.is_pinned FROM enrolments e \
+             m.person_id, m.is_pinned FROM enrollments e \
              JOIN collections c ON c.id = e.collection_id \
              LEFT JOIN memberships m ON m.row_id = e.row_id \
              WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased \
-             AND e.row_id > coalesce((SELECT a.row_id FROM enrolments a WHERE a.id = :after \
+             AND e.row_id > coalesce((SELECT a.row_id FROM enrollments a WHERE a.id = :after \
              AND a.collection_id = :collection), 0) ",
             $rest,
             " ORDER BY e.row_id LIMIT :limit"
@@ -50,7 +50,7 @@ const UNASSIGNED: &str = faces!("AND m.person_id IS NULL");
 const OF_PERSON: &str = faces!("AND m.person_id = :person");
 
 const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m.is_pinned \
-     FROM enrolments e LEFT JOIN memberships m ON m.row_id = e.row_id \
+     FROM enrollments e LEFT JOIN memberships m ON m.row_id = e.row_id \
      WHERE e.collection_id = :collection AND e.row_id > :after ORDER BY e.row_id LIMIT :limit";
 
 impl Store {
@@ -81,7 +81,7 @@ impl Store {
         })
     }
 
-    /// Returns a page of the faces of a library by their enrolments, oldest first.
+    /// Returns a page of the faces of a library by their enrollments, oldest first.
     pub async fn library_faces(
         &self,
         key: CollectionKey<'_>,

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::collections::{Collection, Enrolment};
+use crate::collections::{Collection, Enrollment};
 
 /// A person of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub enum FaceFilter {
 /// An enrolled face of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryFace {
-    /// The enrolment.
-    pub enrolment: Enrolment,
+    /// The enrollment.
+    pub enrollment: Enrollment,
     /// An id that the faces of one image share. `None` if the image of a vector is not known.
     pub image_id: Option<Uuid>,
     /// Whether the quality suffices to found a person.
@@ -86,21 +86,21 @@ pub enum Decision {
     Split {
         /// The person.
         person: Uuid,
-        /// The enrolments of the other one.
+        /// The enrollments of the other one.
         faces: Vec<Uuid>,
         /// The other one, who is new.
         new: Uuid,
     },
     /// A face shows a person, or nobody.
     Assign {
-        /// The enrolment.
+        /// The enrollment.
         face: Uuid,
         /// The person.
         person: Option<Uuid>,
     },
     /// Clusterings decide about a face again.
     Unpin {
-        /// The enrolment.
+        /// The enrollment.
         face: Uuid,
     },
 }

@@ -6,7 +6,7 @@ use super::records::{
     Clustering, ClusteringProgress, ClusteringState, FaceRow, LibraryFace, Membership,
     NewClustering, Person,
 };
-use crate::collections::EnrolmentRow;
+use crate::collections::EnrollmentRow;
 use crate::error::StoreError;
 use crate::record::record;
 use crate::times::from_micros;
@@ -41,7 +41,7 @@ record! {
         is_acceptable: bool,
         person_id: Option<Uuid>,
         is_pinned: Option<bool>,
-    } with enrolment: EnrolmentRow
+    } with enrollment: EnrollmentRow
 }
 
 impl TryFrom<LibraryFaceRow> for LibraryFace {
@@ -49,7 +49,7 @@ impl TryFrom<LibraryFaceRow> for LibraryFace {
 
     fn try_from(row: LibraryFaceRow) -> Result<Self, StoreError> {
         Ok(Self {
-            enrolment: row.enrolment.try_into()?,
+            enrollment: row.enrollment.try_into()?,
             image_id: row.image_id,
             is_acceptable: row.is_acceptable,
             membership: Membership {

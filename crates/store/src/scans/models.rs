@@ -11,7 +11,7 @@ use crate::times::to_the_microsecond;
 use crate::values::Digest;
 
 const INSERT_MODEL: &str = "INSERT INTO models \
-     (id, role, family, sha256, contract, dim, first_seen) VALUES (:id, :role, :family, :sha256, :contract, :dim, :first_seen) \
+     (id, role, family, sha256, vector_space, dim, first_seen) VALUES (:id, :role, :family, :sha256, :vector_space, :dim, :first_seen) \
      ON CONFLICT DO NOTHING";
 
 impl Store {
@@ -31,7 +31,7 @@ impl Store {
                     role = model.role,
                     family = model.family,
                     sha256 = Digest(model.sha256),
-                    contract = model.contract,
+                    vector_space = model.vector_space,
                     dim = model.dim.map(i64::from),
                     first_seen
                 );

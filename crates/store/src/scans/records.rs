@@ -20,8 +20,8 @@ pub struct Model {
     pub family: String,
     /// The SHA-256 of the file.
     pub sha256: [u8; 32],
-    /// The contract of its vectors; embedders only.
-    pub contract: Option<String>,
+    /// The vector space of its vectors; embedders only.
+    pub vector_space: Option<String>,
     /// The number of values in a vector; embedders only.
     pub dim: Option<u32>,
 }
@@ -40,20 +40,20 @@ pub struct ModelFile {
 pub struct Embedder {
     /// The name in the registry.
     pub id: String,
-    /// The contract of its vectors. Only vectors of the same contract can be compared.
-    pub contract: String,
+    /// The vector space of its vectors. Only vectors of the same vector space can be compared.
+    pub vector_space: String,
 }
 
 /// The vector of a whole image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageEmbedding {
-    /// The contract. Only vectors of the same contract can be compared.
-    pub contract: String,
+    /// The vector space. Only vectors of the same vector space can be compared.
+    pub vector_space: String,
     /// The precision in which the model computed the vector. `None` if a remote server ran the model.
     pub precision: Option<NumericPrecision>,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     pub norm: f32,
-    /// The values, L2-normalised. The store returns the same bits.
+    /// The values, L2-normalized. The store returns the same bits.
     pub vector: Vec<f32>,
 }
 
@@ -143,13 +143,13 @@ pub struct NewFace {
 /// The vector of a face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
-    /// The contract. Only vectors of the same contract can be compared.
-    pub contract: String,
+    /// The vector space. Only vectors of the same vector space can be compared.
+    pub vector_space: String,
     /// The precision in which the model computed the vector. The stored values are 32-bit floats in any case.
     pub precision: NumericPrecision,
-    /// The length of the vector before normalisation.
+    /// The length of the vector before normalization.
     pub norm: f32,
-    /// The values, L2-normalised. The store returns the same bits.
+    /// The values, L2-normalized. The store returns the same bits.
     pub vector: Vec<f32>,
 }
 

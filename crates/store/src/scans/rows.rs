@@ -22,13 +22,13 @@ macro_rules! sql {
     };
     (scans) => {
         "SELECT s.id, s.image_id, s.scan_key, s.operation, s.detector_id, s.detector_sha256, \
-         s.embedder_id, s.embedder_contract, s.picture_quality, s.devices, s.answers_cache, s.created_at, \
-         s.batch_id, v.contract, v.precision, v.dim, v.norm, v.vector \
+         s.embedder_id, s.embedder_vector_space, s.picture_quality, s.devices, s.answers_cache, s.created_at, \
+         s.batch_id, v.vector_space, v.precision, v.dim, v.norm, v.vector \
          FROM scans s LEFT JOIN image_embeddings v ON v.scan_id = s.id "
     };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
-         f.landmarks, f.results, e.contract, e.precision, e.dim, e.norm, e.vector \
+         f.landmarks, f.results, e.vector_space, e.precision, e.dim, e.norm, e.vector \
          FROM faces f LEFT JOIN embeddings e ON e.face_id = f.id "
     };
 }
@@ -94,7 +94,7 @@ record! {
         detector_id: Option<String>,
         detector_sha256: Option<Digest>,
         embedder_id: Option<String>,
-        embedder_contract: Option<String>,
+        embedder_vector_space: Option<String>,
         picture_quality: Option<JsonValue>,
         devices: Option<JsonValue>,
         pub(super) answers_cache: bool,
@@ -105,10 +105,10 @@ record! {
 
 impl ScanRow {
     pub(super) const INTO: &'static str = "scans (id, image_id, scan_key, operation, \
-         detector_id, detector_sha256, embedder_id, embedder_contract, picture_quality, \
+         detector_id, detector_sha256, embedder_id, embedder_vector_space, picture_quality, \
          devices, answers_cache, created_at, batch_id)";
     pub(super) const INTO_EMBEDDINGS: &'static str =
-        "image_embeddings (scan_id, contract, precision, dim, norm, vector)";
+        "image_embeddings (scan_id, vector_space, precision, dim, norm, vector)";
 
     /// `batch_id` is the batch that makes the scan, if one does.
     pub(super) fn new(image_id: Uuid, scan: &NewScan, batch_id: Option<Uuid>) -> Self {
@@ -122,7 +122,7 @@ impl ScanRow {
             detector_id: detector.map(|detector| detector.id.clone()),
             detector_sha256: detector.map(|detector| Digest(detector.sha256)),
             embedder_id: embedder.map(|embedder| embedder.id.clone()),
-            embedder_contract: embedder.map(|embedder| embedder.contract.clone()),
+            embedder_vector_space: embedder.map(|embedder| embedder.vector_space.clone()),
             picture_quality: scan.picture_quality.clone(),
             devices: scan.devices.clone(),
             answers_cache: scan.answers_cache,
@@ -151,7 +151,7 @@ impl ScanRow {
             &self.detector_id,
             &self.detector_sha256,
             &self.embedder_id,
-            &self.embedder_contract,
+            &self.embedder_vector_space,
             &self.picture_quality,
             &self.devices,
             &self.answers_cache,
@@ -163,7 +163,7 @@ impl ScanRow {
     pub(super) fn with_faces(self, faces: Vec<StoredFace>) -> Result<StoredScan, StoreError> {
         let image_embedding = self.embedding.image_embedding(self.id)?;
         let detector = self.detector_id.zip(self.detector_sha256);
-        let embedder = self.embedder_id.zip(self.embedder_contract);
+        let embedder = self.embedder_id.zip(self.embedder_vector_space);
         Ok(StoredScan {
             id: self.id,
             image_id: self.image_id,
@@ -173,7 +173,7 @@ impl ScanRow {
                 id,
                 sha256: sha256.0,
             }),
-            embedder: embedder.map(|(id, contract)| Embedder { id, contract }),
+            embedder: embedder.map(|(id, vector_space)| Embedder { id, vector_space }),
             picture_quality: self.picture_quality,
             devices: self.devices,
             answers_cache: self.answers_cache,
@@ -206,7 +206,7 @@ record! {
 record! {
     #[derive(Default)]
     struct EmbeddingRow {
-        contract: Option<String>,
+        vector_space: Option<String>,
         precision: Option<String>,
         dim: Option<i32>,
         norm: Option<f32>,
@@ -217,7 +217,7 @@ record! {
 impl EmbeddingRow {
     fn of_image(embedding: &ImageEmbedding) -> Self {
         Self {
-            contract: Some(embedding.contract.clone()),
+            vector_space: Some(embedding.vector_space.clone()),
             precision: embedding
                 .precision
                 .map(|precision| precision.name().to_owned()),
@@ -230,25 +230,26 @@ impl EmbeddingRow {
     /// Returns the values for an INSERT, if there is an embedding. `id` is the id of the face or of the scan.
     fn values<'a>(&'a self, id: &'a Uuid) -> Option<[&'a dyn Value; 6]> {
         let Self {
-            contract,
+            vector_space,
             precision,
             dim,
             norm,
             vector,
         } = self;
         vector.as_ref()?;
-        Some([id, contract, precision, dim, norm, vector])
+        Some([id, vector_space, precision, dim, norm, vector])
     }
 
     /// Returns the vector of the whole image of a scan.
     fn image_embedding(self, scan: Uuid) -> Result<Option<ImageEmbedding>, StoreError> {
-        let (Some(contract), Some(norm), Some(vector)) = (self.contract, self.norm, self.vector)
+        let (Some(vector_space), Some(norm), Some(vector)) =
+            (self.vector_space, self.norm, self.vector)
         else {
             return Ok(None);
         };
         let damaged = |_| StoreError::corrupt(format!("the precision of scan {scan}"));
         Ok(Some(ImageEmbedding {
-            contract,
+            vector_space,
             precision: self
                 .precision
                 .map(|name| name.parse())
@@ -264,11 +265,11 @@ impl FaceRow {
     pub(super) const INTO: &'static str = "faces \
          (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
     pub(super) const INTO_EMBEDDINGS: &'static str =
-        "embeddings (face_id, contract, precision, dim, norm, vector)";
+        "embeddings (face_id, vector_space, precision, dim, norm, vector)";
 
     pub(super) fn new(scan: &ScanRow, position: i32, face: &NewFace) -> Self {
         let embedding = face.embedding.as_ref().map(|embedding| EmbeddingRow {
-            contract: Some(embedding.contract.clone()),
+            vector_space: Some(embedding.vector_space.clone()),
             precision: Some(embedding.precision.name().to_owned()),
             dim: i32::try_from(embedding.vector.len()).ok(),
             norm: Some(embedding.norm),
@@ -325,13 +326,13 @@ impl TryFrom<FaceRow> for StoredFace {
         });
         let embedding = match row.embedding {
             EmbeddingRow {
-                contract: Some(contract),
+                vector_space: Some(vector_space),
                 precision: Some(precision),
                 dim: Some(_),
                 norm: Some(norm),
                 vector: Some(vector),
             } => Some(Embedding {
-                contract,
+                vector_space,
                 precision: precision.parse().map_err(|_| damaged("precision"))?,
                 norm,
                 vector: vector.0,

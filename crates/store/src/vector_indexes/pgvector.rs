@@ -1,4 +1,4 @@
-//! The extension pgvector: searches in `enrolments.vector`, and one HNSW index for each large collection.
+//! The extension pgvector: searches in `enrollments.vector`, and one HNSW index for each large collection.
 //!
 //! An index is partial, so it has the vectors of one collection. Postgres uses it only if the query has the id of the
 //! collection as a constant. Therefore the id is in the text of the query, and the query is not kept prepared.
@@ -20,7 +20,7 @@ use crate::values::Floats;
 use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex};
 
 /// The start of an index's name. The id of the collection follows.
-const PREFIX: &str = "enrolments_hnsw_";
+const PREFIX: &str = "enrollments_hnsw_";
 
 /// The lock of the process that builds or drops an index. The number has no meaning.
 const LOCK: &str = "SELECT pg_try_advisory_lock(7180369124405) AS is_locked";
@@ -32,9 +32,9 @@ const EXTENSION: &str = "SELECT extversion AS version FROM pg_extension WHERE ex
 const INDEXES: &str = "SELECT c.relname::text AS name, i.indisvalid AS is_built, \
      pg_relation_size(i.indexrelid) AS bytes \
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-     WHERE i.indrelid = 'enrolments'::regclass AND starts_with(c.relname::text, :prefix)";
+     WHERE i.indrelid = 'enrollments'::regclass AND starts_with(c.relname::text, :prefix)";
 
-const HEAP: &str = "SELECT pg_table_size('enrolments') AS bytes";
+const HEAP: &str = "SELECT pg_table_size('enrollments') AS bytes";
 
 /// Prepares the transaction for a search in an index. Returns no row if the index is not complete.
 ///
@@ -138,7 +138,7 @@ impl VectorIndexes {
     /// Builds the index of a collection. An incomplete one is dropped first, and a complete one stays, also with another
     /// graph.
     ///
-    /// Enrolments, erasures and searches go on meanwhile. This can take hours.
+    /// Enrollments, erasures and searches go on meanwhile. This can take hours.
     pub async fn build_vector_index(
         &self,
         collection: IndexPosition,
@@ -177,8 +177,8 @@ impl VectorIndexes {
     }
 
     /// Returns the size in bytes of the rows of all collections, without their indexes.
-    pub async fn enrolment_bytes(&self) -> Result<u64, StoreError> {
-        query!(self.store, "enrolment_bytes", |connection| {
+    pub async fn enrollment_bytes(&self) -> Result<u64, StoreError> {
+        query!(self.store, "enrollment_bytes", |connection| {
             let row: Option<BytesRow> = connection.fetch_optional(HEAP, params!()).await?;
             Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
         })
@@ -240,7 +240,7 @@ fn build_statement(collection: Uuid, dim: u32, graph: Graph) -> String {
     let links = graph.links;
     let candidates = graph.build_candidates.max(2 * links);
     format!(
-        "CREATE INDEX CONCURRENTLY {name} ON enrolments \
+        "CREATE INDEX CONCURRENTLY {name} ON enrollments \
          USING hnsw ((vector::halfvec({dim})) halfvec_ip_ops) WITH (m = {links}, ef_construction = {candidates}) \
          WHERE collection_id = '{collection}'"
     )
@@ -256,7 +256,7 @@ fn nearest_query(search: &NearestRows<'_>, is_exact: bool) -> String {
     let (collection, dim) = (search.collection, search.dim);
     let kind = if is_exact { "vector" } else { "halfvec" };
     format!(
-        "SELECT row_id, vector::{kind}({dim}) <#> :vector::{kind}({dim}) AS distance FROM enrolments \
+        "SELECT row_id, vector::{kind}({dim}) <#> :vector::{kind}({dim}) AS distance FROM enrollments \
          WHERE collection_id = '{collection}' \
          ORDER BY vector::{kind}({dim}) <#> :vector::{kind}({dim}) LIMIT :limit"
     )

@@ -8,7 +8,7 @@ use super::{
     figures::{Cell, Pair},
     material::Size,
 };
-use crate::cli::bench::report::{figure, maths::ratio};
+use crate::cli::bench::report::{figure, math::ratio};
 use facescan_inference::device_task::DeviceTask;
 
 /// The smallest gain in percent of the time that makes a device worthwhile.
@@ -57,7 +57,7 @@ pub enum Advice {
 }
 
 /// Derives the conclusions from the figures.
-pub fn analyse(results: &BTreeMap<DeviceTask, BTreeMap<Size, Pair>>) -> Analysis {
+pub fn analyze(results: &BTreeMap<DeviceTask, BTreeMap<Size, Pair>>) -> Analysis {
     let mut analysis = Analysis::default();
     for (&operation, sizes) in results {
         let gains = sizes.iter().map(|(&size, pair)| (size, gains(pair)));

@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | `face_detection` | a decoded image | letterbox, detector, heads and NMS |
 //! | `face_embedding` and other models of crops | an aligned crop | row, model |
-//! | `image_processing` | a decoded image | resizing and normalising to the detector's input |
+//! | `image_processing` | a decoded image | resizing and normalizing to the detector's input |
 //! | `image_enhancement` | a BMP | the work of `/enhance` with contrast and sharpness: copying the BMP, its sha256, the steps, encoding a JPEG |
 //! | `quality_checks` | an aligned crop as a BMP | the work of `/quality` with `aligned=true`: copying the BMP, the measures, the verdict |
-//! | `image_embedding` | a decoded image | row, encoder, normalisation of the vector; needs `models.encoder` |
+//! | `image_embedding` | a decoded image | row, encoder, normalization of the vector; needs `models.encoder` |
 //!
 //! Every item takes the same path as in the server: the pool, the engines, and the fallback to the CPU.
 

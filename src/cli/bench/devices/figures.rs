@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    analysis::{Analysis, analyse},
+    analysis::{Analysis, analyze},
     material::Size,
 };
-use crate::cli::bench::report::maths::{mean, nearest_rank};
+use crate::cli::bench::report::math::{mean, nearest_rank};
 use facescan_inference::{device::DevicesReport, device_task::DeviceTask};
 
 /// The state of the toggles.
@@ -228,7 +228,7 @@ impl DevicesFigures {
 
     /// Derives the conclusions. Call it after the last cell.
     pub fn conclude(&mut self) {
-        self.analysis = analyse(&self.benchmark_results);
+        self.analysis = analyze(&self.benchmark_results);
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_summarised() {
+    fn times_are_summarized() {
         let times = Times::of((1..=20).rev().map(f64::from).collect());
         assert_eq!(times.mean_time_ms, 10.5);
         assert_eq!(times.median_time_ms, 10.0);

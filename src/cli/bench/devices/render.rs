@@ -8,7 +8,7 @@ use super::{
     material::Size,
 };
 use crate::cli::{
-    bench::report::{Render, Table, figure, maths::nearest_rank, or_dash, percent},
+    bench::report::{Render, Table, figure, math::nearest_rank, or_dash, percent},
     plot,
 };
 

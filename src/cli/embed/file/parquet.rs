@@ -41,13 +41,16 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Creates a file. Its metadata contains the contract and the length of its vectors.
+    /// Creates a file. Its metadata contains the vector space and the length of its vectors.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub fn new(file: File, contract: &str, dim: usize) -> anyhow::Result<Self> {
+    pub fn new(file: File, vector_space: &str, dim: usize) -> anyhow::Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        let facts = [("contract", contract.to_owned()), ("dim", dim.to_string())];
+        let facts = [
+            ("vector_space", vector_space.to_owned()),
+            ("dim", dim.to_string()),
+        ];
         let facts = facts.map(|(name, value)| KeyValue::new(format!("facescan.{name}"), value));
         let properties = WriterProperties::builder()
             .set_key_value_metadata(Some(facts.into()))

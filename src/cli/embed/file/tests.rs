@@ -59,10 +59,10 @@ fn lines(path: &Path) -> Vec<Value> {
 fn json_lines_contain_the_vectors_and_the_errors() {
     let (_folder, path) = written("v.jsonl");
     let expected = [
-        json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "contract": "c0ffee", "precision": "bf16"}),
+        json!({"path": "a.jpg", "face": 1, "bbox": [1.0, 2.0, 3.0, 4.0], "score": 0.5, "embedding_norm": 5.0, "embedding": [0.6, 0.8], "vector_space": "c0ffee", "precision": "bf16"}),
         json!({"path": "b.jpg"}),
         json!({"path": "c.jpg", "error": {"code": "image_corrupt", "detail": "not an image"}}),
-        json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "contract": "c0ffee", "precision": "bf16"}),
+        json!({"path": "d.jpg", "embedding_norm": 5.0, "embedding": [-1.0, 0.0], "vector_space": "c0ffee", "precision": "bf16"}),
     ];
     assert_eq!(lines(&path), expected);
 }

@@ -10,7 +10,7 @@ pub(super) const NAMES: &[(&str, &[ErrorKind])] = &[
     ),
     (
         "SubmissionConflict",
-        &[CONFLICT, CONTRACT_MISMATCH, IDEMPOTENCY_CONFLICT],
+        &[CONFLICT, VECTOR_SPACE_MISMATCH, IDEMPOTENCY_CONFLICT],
     ),
     (
         "ImagesTooLarge",

@@ -88,7 +88,7 @@ fn errors_of_requests() -> Vec<ApiError> {
 fn errors_of_images() -> Vec<ApiError> {
     let ingest = |error: FetchError| ApiError::from(IngestError::from(error));
     let data = "its data cannot be decoded".to_owned();
-    let colours = "its colour type or compression cannot be decoded".to_owned();
+    let colors = "its color type or compression cannot be decoded".to_owned();
     vec![
         ingest(Refused::Off.into()),
         ingest(FetchError::Status(404)),
@@ -99,7 +99,7 @@ fn errors_of_images() -> Vec<ApiError> {
         }),
         ApiError::from(DecodeError::Unsupported {
             format: Format::Tiff,
-            detail: colours,
+            detail: colors,
         }),
         ApiError::from(DecodeError::Corrupt {
             format: Format::Jpeg,
@@ -127,7 +127,7 @@ fn errors_of_recognition() -> Vec<ApiError> {
     vec![
         RecognitionError::NoFaceToSearch.into(),
         RecognitionError::NoVector(id).into(),
-        RecognitionError::ContractMismatch {
+        RecognitionError::VectorSpaceMismatch {
             a: "c1".to_owned(),
             b: "c2".to_owned(),
         }

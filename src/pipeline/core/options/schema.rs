@@ -40,11 +40,11 @@ pub fn deviations() -> Array {
         .build()
 }
 
-/// Returns the schema of a colour.
-pub fn colour() -> Array {
+/// Returns the schema of a color.
+pub fn color() -> Array {
     let level = ObjectBuilder::new().schema_type(Type::Integer);
     three(level.minimum(Some(0)).maximum(Some(255)))
-        .description(Some("A colour: red, green and blue, 0 to 255."))
+        .description(Some("A color: red, green and blue, 0 to 255."))
         .build()
 }
 

@@ -9,7 +9,7 @@ use crate::pipeline::core::{
     options::{DetectOptions, InputSize},
     pixels::Pixels,
 };
-use facescan_imaging::tensor::{Letterbox, Normalisation, letterbox_into};
+use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
     device::DeviceRun,
@@ -25,11 +25,11 @@ use facescan_inference::{
 /// The maximum difference between a value and the CPU's, in levels.
 const PART_OF_A_LEVEL: f32 = 0.001;
 
-/// The job that letterboxes and normalises an image into a row.
+/// The job that letterboxes and normalizes an image into a row.
 pub(crate) struct LetterboxJob<P> {
     image: Arc<P>,
     letterbox: Letterbox,
-    normalisation: Normalisation,
+    normalization: Normalization,
 }
 
 impl<P: Pixels> LetterboxJob<P> {
@@ -54,7 +54,7 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
         let plan = TwoTapPlan::letterbox(self.size(), &self.letterbox);
         let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
         let image = self.image.as_ref().borrow();
-        let inputs = plan.inputs(image, [0; 3], &self.normalisation);
+        let inputs = plan.inputs(image, [0; 3], &self.normalization);
         match only_output(session.run(&inputs)?)? {
             (_, Samples::F32(row)) if row.len() == self.letterbox.row_len() => Ok(row),
             (shape, _) => Err(BackendError::Run {
@@ -71,7 +71,7 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
         letterbox_into(
             self.image.as_ref().borrow(),
             &self.letterbox,
-            &self.normalisation,
+            &self.normalization,
             &mut row,
         );
         row
@@ -79,7 +79,7 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
     fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
         // Values are levels that were shifted and scaled. A rounding error is allowed, a different level is not.
-        let scale = self.normalisation.scale.into_iter().fold(0.0, f32::max);
+        let scale = self.normalization.scale.into_iter().fold(0.0, f32::max);
         let limit = PART_OF_A_LEVEL * scale;
         if given.len() != right.len() || !proof::are_near(given, right, limit) {
             return Err("its values differ from the CPU's by more than rounding errors".to_owned());
@@ -99,17 +99,17 @@ impl Detector {
         LetterboxJob {
             image: Arc::clone(image),
             letterbox: self.letterbox(pixels.dimensions(), size),
-            normalisation: self.normalisation,
+            normalization: self.normalization,
         }
     }
 
     /// Creates the job that proves a device for the detector's input.
-    pub(crate) fn letterbox_probe(normalisation: &Normalisation) -> LetterboxJob<RgbImage> {
+    pub(crate) fn letterbox_probe(normalization: &Normalization) -> LetterboxJob<RgbImage> {
         let image = proof::image(150, 110);
         LetterboxJob {
             letterbox: Letterbox::fit(image.dimensions(), (96, 96)),
             image: Arc::new(image),
-            normalisation: *normalisation,
+            normalization: *normalization,
         }
     }
 

@@ -32,7 +32,7 @@ fn on_every_path(mut check: impl FnMut(&str, &mut dyn FnMut(&RowJob<RgbImage>) -
     }
 }
 
-/// Preprocessing to levels instead of normalised samples. `size` is width and height.
+/// Preprocessing to levels instead of normalized samples. `size` is width and height.
 fn levels(size: (u32, u32), profile: Profile, mode: Mode) -> Preprocess {
     Preprocess {
         width: size.0,
@@ -245,7 +245,7 @@ fn rows_that_need_too_much_memory_have_no_graph() {
 }
 
 #[test]
-fn golden_values_of_normalised_levels() {
+fn golden_values_of_normalized_levels() {
     // Every level occurs once in each channel. The image already has the output size, so no resize changes it.
     let source = Arc::new(RgbImage::from_fn(16, 16, |x, y| {
         Rgb([0, 85, 170].map(|c| (16 * y + x) as u8 ^ c))
@@ -281,11 +281,11 @@ fn golden_values_in_half_precision() {
     let source = Arc::new(synthetic(1440, 1080));
     let exact = antialiased(&source, (224, 224));
     // Coordinates in half precision would change this image by up to 1.71 levels.
-    let moved = antialiased_at(&source, (224, 224), |centre| f16::from_f64(centre).to_f64());
+    let moved = antialiased_at(&source, (224, 224), |center| f16::from_f64(center).to_f64());
     let moved: Vec<f32> = moved.into_iter().map(|level| level as f32).collect();
     let (by_coordinates, _) = apart(&moved, exact.iter().copied());
     assert!(by_coordinates > 1.71, "{by_coordinates}");
-    let scale = Preprocess::default().normalisation().scale;
+    let scale = Preprocess::default().normalization().scale;
     on_every_path(|path, make| {
         let jax = levels((224, 224), Profile::Jax, Mode::Stretch);
         let row = make(&RowJob::new(&source, &jax));

@@ -39,7 +39,7 @@ pub struct EnhanceRequest {
     /// Whether to raise the sharpness and apply an unsharp mask. By default, only for low-resolution images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharpen: Option<bool>,
-    /// Whether to equalise the contrast of the luma by tiles (CLAHE).
+    /// Whether to equalize the contrast of the luma by tiles (CLAHE).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clahe: Option<bool>,
     /// An exponent that brightens (below 1) or darkens (above 1) the image, 0.1 to 10, or `auto` to brighten only dark

@@ -19,7 +19,7 @@ use facescan_imaging::{
 };
 
 /// The number of blocks along a face's longer side after each search. Eight blocks hide who it is. A face that is found
-/// again gets fewer blocks, and after the last number it is filled with one colour.
+/// again gets fewer blocks, and after the last number it is filled with one color.
 const BLOCKS: [u32; 3] = [8, 4, 2];
 
 /// The maximum number of searches. The last search must find no face.
@@ -30,8 +30,8 @@ pub(super) struct HideOptions {
     pub method: Method,
     /// The margin on each side, as a share of the face's box.
     pub margin: f32,
-    /// The colour of the method `fill`.
-    pub colour: [u8; 3],
+    /// The color of the method `fill`.
+    pub color: [u8; 3],
 }
 
 /// An image in which the detector finds no face.
@@ -91,7 +91,7 @@ impl Pipeline {
                             self.blur(pixels, region, &gaussian, run).await?;
                         }
                     }
-                    None => fill(&mut hidden.pixels, region, options.colour),
+                    None => fill(&mut hidden.pixels, region, options.color),
                 }
             }
         }
@@ -104,7 +104,7 @@ impl Pipeline {
 impl HideOptions {
     fn hide(&self, pixels: &mut RgbImage, region: Region, blocks: u32) {
         match self.method {
-            Method::Fill => fill(pixels, region, self.colour),
+            Method::Fill => fill(pixels, region, self.color),
             Method::Pixelate | Method::Blur => pixelate(pixels, region, blocks),
         }
     }

@@ -129,12 +129,12 @@ impl<'a> Canvas<'a> {
             Step::Anonymize {
                 method,
                 margin,
-                colour,
+                color,
             } => {
                 let options = HideOptions {
                     method: *method,
                     margin: *margin,
-                    colour: *colour,
+                    color: *color,
                 };
                 self.hide_faces(&options, &mut report).await?;
             }

@@ -157,7 +157,7 @@ impl ProcessRequest {
         if has_floats && format != ProcessedFormat::Npy {
             return Err(PipelineError::invalid_option(
                 "format",
-                "normalised samples are not an image; use the format npy",
+                "normalized samples are not an image; use the format npy",
             ));
         }
         Ok(ProcessPlan {

@@ -71,9 +71,9 @@ pub enum Step {
         /// 1280, and both are multiples of 16.
         #[serde(default)]
         bounded: bool,
-        /// The colour of the letterbox bars: red, green, blue.
+        /// The color of the letterbox bars: red, green, blue.
         #[serde(default)]
-        #[schema(schema_with = schema::colour)]
+        #[schema(schema_with = schema::color)]
         pad: [u8; 3],
     },
     /// Blurs the whole image, a region, or the faces.
@@ -113,9 +113,9 @@ pub enum Step {
         /// The angle in degrees, −360 to 360.
         #[schema(minimum = -360, maximum = 360)]
         degrees: f32,
-        /// The colour of the corners: red, green, blue.
+        /// The color of the corners: red, green, blue.
         #[serde(default)]
-        #[schema(schema_with = schema::colour)]
+        #[schema(schema_with = schema::color)]
         background: [u8; 3],
     },
     /// Mirrors the image.
@@ -134,10 +134,10 @@ pub enum Step {
         #[serde(default = "default_margin")]
         #[schema(minimum = 0, maximum = 10)]
         margin: f32,
-        /// The colour of `fill`: red, green, blue.
+        /// The color of `fill`: red, green, blue.
         #[serde(default)]
-        #[schema(schema_with = schema::colour)]
-        colour: [u8; 3],
+        #[schema(schema_with = schema::color)]
+        color: [u8; 3],
     },
 }
 
@@ -152,7 +152,7 @@ pub enum Method {
     Blur,
     /// Eight blocks along the longer side. A face that is found again gets fewer blocks.
     Pixelate,
-    /// One colour.
+    /// One color.
     Fill,
 }
 

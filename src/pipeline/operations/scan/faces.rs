@@ -57,7 +57,7 @@ pub(super) fn needs_full_image(points: &Landmarks, divisor: u32) -> bool {
     divisor > 1 && alignment_scale(&reduced(points, divisor)).is_some_and(|scale| scale > 1.0)
 }
 
-/// Converts landmarks to pixels of a reduced image. The centre of its first pixel is that of the first `divisor` pixels.
+/// Converts landmarks to pixels of a reduced image. The center of its first pixel is that of the first `divisor` pixels.
 fn reduced(points: &Landmarks, divisor: u32) -> Landmarks {
     points.map(|point| point.map(|coordinate| (coordinate + 0.5) / divisor as f32 - 0.5))
 }
@@ -266,7 +266,7 @@ mod tests {
         PooledImage::new(pixels, &Arc::new(PixelMemory::new(0)))
     }
 
-    /// Returns a wave along `x`, at every pixel or at the centre of each block of a reduced image.
+    /// Returns a wave along `x`, at every pixel or at the center of each block of a reduced image.
     fn wave(divisor: u32) -> RgbImage {
         let side = 1200 / divisor;
         RgbImage::from_fn(side, side, |x, _| {

@@ -112,7 +112,7 @@ impl RequestOptions for ScanRequest {
 impl ScanRequest {
     /// Returns the name of the first option that is set.
     pub(in crate::pipeline) fn first_set(&self) -> Option<String> {
-        // Serialisation omits options that are absent.
+        // Serialization omits options that are absent.
         match serde_json::to_value(self) {
             Ok(serde_json::Value::Object(set)) => set.into_iter().next().map(|(name, _)| name),
             _ => None,

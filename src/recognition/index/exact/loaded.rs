@@ -174,7 +174,7 @@ async fn load(
     }
 }
 
-/// Adds rows on a thread of the pool, because their vectors are quantised.
+/// Adds rows on a thread of the pool, because their vectors are quantized.
 async fn insert(pool: &CpuPool, slab: Slab, rows: Vec<IndexRow>) -> Result<Slab, IndexError> {
     let insert = move || {
         let mut slab = slab;

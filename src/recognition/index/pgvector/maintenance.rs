@@ -137,7 +137,7 @@ impl Maintenance {
             .iter()
             .map(|it| (it.collection_id, it.enrolled))
             .collect();
-        // An index stays until the collection is much smaller, so that a few erasures and enrolments do not rebuild it.
+        // An index stays until the collection is much smaller, so that a few erasures and enrollments do not rebuild it.
         let is_needed = |id: &Uuid| {
             sizes
                 .get(id)

@@ -46,8 +46,10 @@ impl PointCollections {
 
     /// Returns the Qdrant collection with the rows of a collection.
     pub fn of(&self, collection: &IndexPosition) -> Arc<PointCollection> {
-        let IndexPosition { contract, dim, .. } = collection;
-        self.named(&format!("{}_{contract}_{dim}", self.prefix))
+        let IndexPosition {
+            vector_space, dim, ..
+        } = collection;
+        self.named(&format!("{}_{vector_space}_{dim}", self.prefix))
     }
 
     /// Returns the Qdrant collections that the server has.
@@ -74,8 +76,8 @@ impl PointCollections {
     /// Returns the dimension in a name. `None` if another prefix has it.
     fn dim_of(&self, name: &str) -> Option<u64> {
         let rest = name.strip_prefix(&self.prefix)?.strip_prefix('_')?;
-        let (contract, dim) = rest.split_once('_')?;
-        (!contract.is_empty()).then_some(())?;
+        let (vector_space, dim) = rest.split_once('_')?;
+        (!vector_space.is_empty()).then_some(())?;
         dim.parse().ok()
     }
 }

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{
     super::{
-        ALLOWED, call, create, enrol, found, gallery, id, image, search, search_body, subject,
+        ALLOWED, call, create, enroll, found, gallery, id, image, search, search_body, subject,
     },
     on_both, start,
 };
@@ -36,7 +36,7 @@ async fn searches_are_refused_while_the_server_is_away() {
         let app = TestApp::with(&settings).await;
         let staff = create(&app, gallery("staff")).await;
         let obama = subject(&app, &staff, json!({})).await;
-        enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+        enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
         let uri = format!("{staff}/search");
         let faces = format!("{obama}/faces");
         let body = || search_body(image("obama2.jpg"), json!({}));
@@ -77,7 +77,7 @@ async fn a_server_starts_without_the_index_and_uses_it_later() {
             let app = start(&url, &server).await;
             staff = create(&app, gallery("staff")).await;
             let obama = subject(&app, &staff, json!({})).await;
-            enrol(&app, &obama, &[image("obama.jpg")], json!({})).await;
+            enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
         }
         let upstream = Url::parse(&server.url).unwrap();
         let upstream = (

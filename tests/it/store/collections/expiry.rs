@@ -1,11 +1,11 @@
-//! Subjects whose time is over, and enrolments that outlive the scans they came from.
+//! Subjects whose time is over, and enrollments that outlive the scans they came from.
 
-use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrolment, Store};
+use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrollment, Store};
 use time::{Duration, OffsetDateTime};
 
 use super::{
     super::fixtures::{face_at, new_scan, noon, page},
-    added, collection, created, enrol, face, key, subject,
+    added, collection, created, enroll, face, key, subject,
 };
 
 pub async fn time_ends_subjects(store: &Store) {
@@ -65,20 +65,20 @@ pub async fn time_ends_subjects(store: &Store) {
     assert!(!has_unpurged(30).await);
 }
 
-pub async fn deleting_old_scans_keeps_enrolments(store: &Store) {
+pub async fn deleting_old_scans_keeps_enrollments(store: &Store) {
     let gallery = collection("keep", "gallery");
     created(store, &gallery).await;
     let person = added(store, &gallery).await;
     let mut scan = new_scan("keep", 1);
     scan.faces = vec![face_at(10.0)];
     store.save_scan(scan.clone()).await.unwrap();
-    let enrolled = NewEnrolment {
+    let enrolled = NewEnrollment {
         face_id: Some(scan.faces[0].id),
         image_id: None,
         is_acceptable: true,
         ..face([1.0, 0.0])
     };
-    enrol(store, &gallery, &person, &[enrolled]).await;
+    enroll(store, &gallery, &person, &[enrolled]).await;
     let later = OffsetDateTime::now_utc() + Duration::days(1);
     let times = ExpiryTimes {
         before: later,
@@ -87,13 +87,13 @@ pub async fn deleting_old_scans_keeps_enrolments(store: &Store) {
     let expired = store.expire_results("keep", times, 9).await;
     assert_eq!(expired.unwrap().images, 1);
     let left = store
-        .list_enrolments(key(&gallery), person.id, page(None, 9))
+        .list_enrollments(key(&gallery), person.id, page(None, 9))
         .await
         .unwrap();
     assert_eq!((left.len(), left[0].face_id), (1, None));
     let size = CollectionSize {
         subjects: 1,
-        enrolments: 1,
+        enrollments: 1,
     };
     assert_eq!(store.collection_size(gallery.id).await.unwrap(), size);
 }

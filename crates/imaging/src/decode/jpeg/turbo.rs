@@ -31,7 +31,7 @@ const STOP_ON_WARNING: c_int = 8192;
 /// `TJFLAG_LIMITSCANS`: more than 500 scans are an error.
 const LIMIT_SCANS: c_int = 32768;
 /// `TJCS_YCbCr` and `TJCS_GRAY`. The library does not convert CMYK and YCCK, and RGB is left to the other decoder.
-const COLOUR_SPACES: [c_int; 2] = [1, 2];
+const COLOR_SPACES: [c_int; 2] = [1, 2];
 
 type Init = unsafe extern "C" fn() -> *mut c_void;
 type Destroy = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -78,7 +78,7 @@ impl TurboJpeg {
     /// # Errors
     /// Returns an error if there is no such library, or if it lacks a function.
     pub fn load(library: impl AsRef<OsStr>) -> Result<Self, libloading::Error> {
-        // SAFETY: libjpeg-turbo has no initialisers or finalisers that need anything of the process.
+        // SAFETY: libjpeg-turbo has no initializers or finalizers that need anything of the process.
         let library = unsafe { Library::new(library.as_ref()) }?;
         // SAFETY: the types are those of turbojpeg.h.
         unsafe {
@@ -151,9 +151,9 @@ impl<'a> Handle<'a> {
         NonNull::new(handle).map(|handle| Self { library, handle })
     }
 
-    /// Returns whether the library reads the same size from the header, and can convert the colours to RGB.
+    /// Returns whether the library reads the same size from the header, and can convert the colors to RGB.
     fn accepts(&self, bytes: &[u8], len: c_ulong, size: (u32, u32)) -> bool {
-        let [mut width, mut height, mut subsampling, mut colours] = [0; 4];
+        let [mut width, mut height, mut subsampling, mut colors] = [0; 4];
         // SAFETY: the decoder is valid, `bytes` has `len` bytes, and the results are written to four integers.
         let status = unsafe {
             (self.library.read_header)(
@@ -163,12 +163,12 @@ impl<'a> Handle<'a> {
                 &raw mut width,
                 &raw mut height,
                 &raw mut subsampling,
-                &raw mut colours,
+                &raw mut colors,
             )
         };
         status == 0
             && (u32::try_from(width), u32::try_from(height)) == (Ok(size.0), Ok(size.1))
-            && COLOUR_SPACES.contains(&colours)
+            && COLOR_SPACES.contains(&colors)
     }
 }
 

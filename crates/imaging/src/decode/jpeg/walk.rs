@@ -6,7 +6,7 @@ use super::super::{DecodeError, exif};
 use super::TRUNCATED;
 use crate::format::Format;
 
-/// The place of the colour transform in an Adobe segment.
+/// The place of the color transform in an Adobe segment.
 const ADOBE_TRANSFORM: usize = 11;
 
 /// The content of the markers. Scan data is skipped, not decoded.
@@ -19,7 +19,7 @@ pub(super) struct Walk {
     pub ended: bool,
     /// The number of scans.
     pub scans: u32,
-    /// The colour transform that an Adobe segment names. 0 is none.
+    /// The color transform that an Adobe segment names. 0 is none.
     adobe_transform: Option<u8>,
     /// Bytes between segments that belong to no segment. They affect no pixel, but the strict decoder refuses them.
     junk: Vec<Range<usize>>,
@@ -144,7 +144,7 @@ impl Walk {
             return Err(DecodeError::unsupported(Format::Jpeg, detail));
         }
         if !matches!(count, 1 | 3 | 4) {
-            let detail = format!("{count} colour channels, only 1, 3 and 4 are decoded");
+            let detail = format!("{count} color channels, only 1, 3 and 4 are decoded");
             return Err(DecodeError::unsupported(Format::Jpeg, &detail));
         }
         self.components = components

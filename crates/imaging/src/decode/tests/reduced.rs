@@ -97,14 +97,14 @@ fn the_longer_side_decides_how_far_an_image_is_reduced() {
 
 #[test]
 fn a_reduced_image_is_the_full_one_in_less_detail() {
-    let colours = jpeg(&smooth(201, 147));
-    let mut grey = Cursor::new(Vec::new());
+    let colors = jpeg(&smooth(201, 147));
+    let mut gray = Cursor::new(Vec::new());
     DynamicImage::ImageLuma8(DynamicImage::ImageRgb8(smooth(200, 150)).to_luma8())
-        .write_to(&mut grey, image::ImageFormat::Jpeg)
+        .write_to(&mut gray, image::ImageFormat::Jpeg)
         .unwrap();
     let files = [
-        ("sides that are no multiple of a block", colours),
-        ("grey", grey.into_inner()),
+        ("sides that are no multiple of a block", colors),
+        ("gray", gray.into_inner()),
         ("progressive", fixture("progressive.jpg")),
         ("restart markers", fixture("restarts.jpg")),
     ];

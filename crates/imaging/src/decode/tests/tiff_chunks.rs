@@ -8,7 +8,7 @@ const TILE_LENGTH: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
 const TILE_BYTE_COUNTS: u16 = 325;
 
-/// A grey TIFF whose chunks are all the same bytes.
+/// A gray TIFF whose chunks are all the same bytes.
 struct Shared<'a> {
     side: u32,
     compression: u32,
@@ -76,7 +76,7 @@ const STRIPS: Shared<'static> = Shared {
     tables: &[],
 };
 
-fn grey_jpeg(width: u32, height: u32) -> Vec<u8> {
+fn gray_jpeg(width: u32, height: u32) -> Vec<u8> {
     let mut file = Vec::new();
     let pixels = vec![128; (width * height) as usize];
     image::codecs::jpeg::JpegEncoder::new(&mut file)
@@ -109,7 +109,7 @@ fn long_part() -> Vec<u8> {
 fn equal_chunks_are_decoded() {
     let row = STRIPS.part_of(&[7; 64]).file();
     assert_eq!(plain(&row).unwrap().pixels.as_raw(), &[7; 64 * 64 * 3]);
-    let jpeg = grey_jpeg(16, 16);
+    let jpeg = gray_jpeg(16, 16);
     let tiles = Shared {
         compression: 7,
         tile: Some(16),
@@ -135,7 +135,7 @@ fn chunks_that_are_the_same_long_bytes_are_refused() {
         };
         assert_eq!(detail(&file.file()), "its strips or tiles overlap");
     }
-    let jpeg = [grey_jpeg(64, 1), vec![0; 100_000]].concat();
+    let jpeg = [gray_jpeg(64, 1), vec![0; 100_000]].concat();
     let file = Shared {
         compression: 7,
         ..STRIPS.part_of(&jpeg)
@@ -167,7 +167,7 @@ fn tiles_with_more_samples_than_an_image_may_have_are_refused() {
 
 #[test]
 fn a_jpeg_in_a_tiff_has_the_limits_of_an_image() {
-    let jpeg = grey_jpeg(64, 64);
+    let jpeg = gray_jpeg(64, 64);
     for (side, limit) in [(16_384, LimitKind::Memory), (6_000, LimitKind::Pixels)] {
         let part = with_size(&jpeg, side);
         let tiles = Shared {
@@ -184,7 +184,7 @@ fn a_jpeg_in_a_tiff_has_the_limits_of_an_image() {
 
 #[test]
 fn frame_headers_in_the_tables_of_a_tiff_count_too() {
-    let jpeg = grey_jpeg(64, 64);
+    let jpeg = gray_jpeg(64, 64);
     let large = with_size(&jpeg, 16_384);
     let tiles = |tables| Shared {
         compression: 7,
@@ -207,7 +207,7 @@ fn too_many_chunks_are_refused() {
         side: 257,
         compression: 7,
         tile: Some(1),
-        part: &grey_jpeg(1, 1),
+        part: &gray_jpeg(1, 1),
         ..STRIPS
     };
     assert_eq!(detail(&tiles.file()), "it has too many strips or tiles");

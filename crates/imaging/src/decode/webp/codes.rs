@@ -6,7 +6,7 @@
 /// The largest number of groups. Encoders write at most one for each block of the image, and libwebp at most 2,600.
 pub(in crate::decode) const MAX_GROUPS: u32 = 4096;
 
-/// The sizes of the alphabets of a group without colours of the cache: green and lengths, red, blue, alpha, distances.
+/// The sizes of the alphabets of a group without colors of the cache: green and lengths, red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + 24, 256, 256, 256, 40];
 
 /// The order of the lengths of the codes of lengths.
@@ -48,10 +48,10 @@ fn groups(mut bits: Bits<'_>, mut width: u32, height: u32) -> Option<u32> {
                 largest_code(&mut bits, blocks(width, block) * blocks(height, block))?;
             }
             3 => {
-                let colours = bits.read(8)? + 1;
-                largest_code(&mut bits, colours)?;
+                let colors = bits.read(8)? + 1;
+                largest_code(&mut bits, colors)?;
                 // Small palettes have several pixels in one.
-                let packed = match colours {
+                let packed = match colors {
                     1..=2 => 3,
                     3..=4 => 2,
                     5..=16 => 1,

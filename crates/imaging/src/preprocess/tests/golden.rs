@@ -171,9 +171,9 @@ fn profiles_are_as_far_apart_as_their_libraries() {
 /// Returns a bilinear resize without antialias as torch defines it, unrounded, pixel by pixel.
 fn without_antialias(image: &RgbImage, (width, height): (u32, u32)) -> Vec<f64> {
     let tap = |from: u32, to: u32, at: u32| {
-        let centre = ((f64::from(at) + 0.5) * f64::from(from) / f64::from(to) - 0.5).max(0.0);
-        let first = centre as u32;
-        (first, (first + 1).min(from - 1), centre.fract())
+        let center = ((f64::from(at) + 0.5) * f64::from(from) / f64::from(to) - 0.5).max(0.0);
+        let first = center as u32;
+        (first, (first + 1).min(from - 1), center.fract())
     };
     let mut levels = Vec::new();
     for y in 0..height {

@@ -1,8 +1,8 @@
 //! Horizontal pass in fixed point, eight taps of one pixel at a time: for windows that lie far apart.
 //!
 //! # Method
-//! Each pixel is the dot product of its window and its weights. A register has eight neighbouring source pixels, sorted
-//! by channel. One instruction multiplies them by their eight weights and adds neighbours, which leaves four partial
+//! Each pixel is the dot product of its window and its weights. A register has eight neighboring source pixels, sorted
+//! by channel. One instruction multiplies them by their eight weights and adds neighbors, which leaves four partial
 //! sums per channel. The partial sums of four pixels are then added together.
 //!
 //! # Error

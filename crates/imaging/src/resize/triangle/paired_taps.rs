@@ -2,7 +2,7 @@
 //!
 //! # Method
 //! A register has the three channels of four pixels, and an unused channel, as sixteen pairs of 16-bit samples: two
-//! neighbouring taps. One instruction multiplies each pair by its two weights and adds both products to a 32-bit sum.
+//! neighboring taps. One instruction multiplies each pair by its two weights and adds both products to a 32-bit sum.
 //! The first pair of four pixels must lie within 32 samples, so that one shuffle gathers it.
 //!
 //! # Error

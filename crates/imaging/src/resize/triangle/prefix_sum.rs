@@ -1,8 +1,8 @@
 //! Vertical pass by sums of prefix sums, in 16-bit fixed point: every row is read once.
 //!
 //! # Method
-//! Take the rows between the centres of two neighbouring target rows, `s` rows apart. Number them from the bottom, `t =
-//! 1` for the last one, and let `f < 1` be the distance from the lower centre to the row after the last one. Over these
+//! Take the rows between the centers of two neighboring target rows, `s` rows apart. Number them from the bottom, `t =
+//! 1` for the last one, and let `f < 1` be the distance from the lower center to the row after the last one. Over these
 //! rows the triangle of the upper target row falls, and that of the lower one rises:
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! and each target row is divided by the sum of its weights. A target row is complete when the rows above and below its
-//! centre have been added.
+//! center have been added.
 //!
 //! # Error
 //! At most 4/64 = 0.0625 levels. `S` and `R` are exact; for a scale of 22, `R` is at most 255 · 22 · 23 / 2 = 64,515,
@@ -53,14 +53,14 @@ const BLOCK: usize = 128;
 /// A block of samples in 16 bits.
 pub(super) type Block = Aligned<[u16; BLOCK]>;
 
-/// The rows between the centres of two neighbouring target rows, and the factors of their sums.
+/// The rows between the centers of two neighboring target rows, and the factors of their sums.
 #[derive(Clone, Copy)]
 struct Segment {
     /// The first row.
     first: usize,
     /// The number of rows, which may be 0 at the edges of the image.
     count: usize,
-    /// Rows between the centres that lie below the image.
+    /// Rows between the centers that lie below the image.
     missing: usize,
     factors: Factors,
 }
@@ -81,7 +81,7 @@ pub(super) struct PrefixSum<'a> {
     source: &'a [u8],
     stride: usize,
     segments: std::vec::IntoIter<Segment>,
-    /// The part of the next target row that comes from the rows above its centre.
+    /// The part of the next target row that comes from the rows above its center.
     partial: Vec<Block>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> PrefixSum<'a> {
     }
 }
 
-/// Returns the segments above, between and below the centres of the target rows, or `None` if the axis grows or a
+/// Returns the segments above, between and below the centers of the target rows, or `None` if the axis grows or a
 /// number does not fit.
 fn segments(axis: &Axis) -> Option<Vec<Segment>> {
     let (scale, rows) = (axis.scale(), f64::from(axis.source));
@@ -193,13 +193,13 @@ fn segments(axis: &Axis) -> Option<Vec<Segment>> {
         .collect()
 }
 
-/// The source rows between the centres of two neighbouring target rows.
+/// The source rows between the centers of two neighboring target rows.
 struct Interval {
     first: usize,
     count: usize,
     /// Rows of the interval that lie below the image.
     missing: usize,
-    /// The distance `f` from the lower centre to the row after the last one: 0 or more and below 1. The last row may be
+    /// The distance `f` from the lower center to the row after the last one: 0 or more and below 1. The last row may be
     /// a missing one.
     fraction: f64,
     /// The sum of the rows' weights in the upper target row.
@@ -209,14 +209,14 @@ struct Interval {
 }
 
 impl Interval {
-    /// Creates the interval above the centre of target row `row`. Positions are counted from the centre of the first
+    /// Creates the interval above the center of target row `row`. Positions are counted from the center of the first
     /// source row.
     fn new(row: f64, scale: f64, rows: f64) -> Self {
-        let centre = |row: f64| (row + 0.5) * scale - 0.5;
-        let (above, below) = (centre(row - 1.0).ceil(), centre(row).ceil());
+        let center = |row: f64| (row + 0.5) * scale - 0.5;
+        let (above, below) = (center(row - 1.0).ceil(), center(row).ceil());
         let (first, end) = (above.max(0.0), below.min(rows));
         let (count, missing) = (end - first, below - end);
-        let fraction = below - centre(row);
+        let fraction = below - center(row);
         let ramp = count * missing + count * (count + 1.0) / 2.0;
         let upper_weights = (ramp - fraction * count) / scale;
         Self {

@@ -1,7 +1,7 @@
 //! Interpolation of a source row along x.
 //!
 //! # Method
-//! A pixel and its right neighbour are six bytes side by side. A shuffle puts the two taps of each channel next to each
+//! A pixel and its right neighbor are six bytes side by side. A shuffle puts the two taps of each channel next to each
 //! other as 16-bit numbers, and one instruction multiplies them by their weights and adds both products. The portable
 //! form computes the same sums in 32-bit integers. All forms are exact.
 //!
@@ -22,7 +22,7 @@ use super::{BLOCK, Block, RGB, Taps};
 /// Bytes of one load for four pixels that lie close together.
 const WINDOW: usize = 64;
 
-/// The taps of four neighbouring pixels, in the order in which a shuffle and a multiplication of pairs take them.
+/// The taps of four neighboring pixels, in the order in which a shuffle and a multiplication of pairs take them.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Quad {

@@ -74,15 +74,15 @@ fn horizontal_ran(form: Horizontal, row: &[u8], width: u32) -> bool {
         return false;
     }
     for (x, pixel) in (0..width).zip(out.as_flattened().as_chunks::<4>().0) {
-        let centre = ((f64::from(x) + 0.5) * scale - 0.5) as f32;
-        let right = ((centre - centre.floor()) * 2048.0).round_ties_even() as i32;
-        let left = ((1.0 - (centre - centre.floor())) * 2048.0).round_ties_even() as i32;
+        let center = ((f64::from(x) + 0.5) * scale - 0.5) as f32;
+        let right = ((center - center.floor()) * 2048.0).round_ties_even() as i32;
+        let left = ((1.0 - (center - center.floor())) * 2048.0).round_ties_even() as i32;
         let sample = |index: i64, channel: usize| {
             let index = index.clamp(0, pixels as i64 - 1) as usize;
             i32::from(row[RGB * index + channel])
         };
         for (channel, ours) in pixel.iter().take(RGB).enumerate() {
-            let first = centre.floor() as i64;
+            let first = center.floor() as i64;
             let sum = sample(first, channel) * left + sample(first + 1, channel) * right;
             assert_eq!(i32::from(*ours), sum >> 4, "{pixels} to {width} at {x}");
         }

@@ -7,7 +7,7 @@
 //! # CPU
 //! * portable: no feature; plain Rust, compiled for several instruction sets.
 //! * AVX2: registers of 16 samples. This form letterboxes 1.3 times as many images per second as the portable form. The
-//!   compiler does not recognise the multiplication that keeps the upper halves in every instruction set. A form for
+//!   compiler does not recognize the multiplication that keeps the upper halves in every instruction set. A form for
 //!   AVX-512 was not faster.
 
 #[cfg(target_arch = "x86_64")]

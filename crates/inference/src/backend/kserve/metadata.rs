@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_recognised() {
+    fn other_types_are_recognized() {
         let json = JSON.replacen("FP32", "FP16", 1);
         let signature = described(&spec(""), json.as_bytes()).unwrap().signature;
         assert!(!signature.inputs[0].is_f32 && signature.outputs[0].is_f32);

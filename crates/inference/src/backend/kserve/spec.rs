@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unencrypted_connection_to_another_machine_is_recognised() {
+    fn an_unencrypted_connection_to_another_machine_is_recognized() {
         for (url, is_private) in [
             ("http://models", false),
             ("https://models", true),

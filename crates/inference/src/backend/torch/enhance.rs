@@ -3,7 +3,7 @@
 
 use facescan_imaging::{
     enhance::{
-        BLUR_BITS, BLUR_CENTRE, BLUR_PASSES, BLUR_SIDE, CONTRAST, SHARPNESS, SMOOTH_CENTRE,
+        BLUR_BITS, BLUR_CENTER, BLUR_PASSES, BLUR_SIDE, CONTRAST, SHARPNESS, SMOOTH_CENTER,
         SMOOTH_SUM, UNSHARP_PERCENT, UNSHARP_THRESHOLD,
     },
     luma,
@@ -81,14 +81,14 @@ fn contrast(planes: &Torch) -> Result<Torch, TchError> {
     let shares = Torch::f_from_slice(&luma::BT601_PILLOW.map(u32::cast_signed))?
         .f_view([3, 1, 1])?
         .f_to_device(planes.device())?;
-    let grey = planes
+    let gray = planes
         .f_mul(&shares)?
         .f_sum_dim_intlist(CHANNEL, false, Kind::Int)?
         .f_add_scalar(1 << (luma::PILLOW_BITS - 1))?
         .f_bitwise_right_shift_tensor_scalar(i64::from(luma::PILLOW_BITS))?;
     // ⌊mean + ½⌋ without a fraction that could be rounded.
-    let count = grey.numel() as i64;
-    let middle = grey
+    let count = gray.numel() as i64;
+    let middle = gray
         .f_sum(Kind::Int64)?
         .f_mul_scalar(2)?
         .f_add_scalar(count)?
@@ -100,14 +100,14 @@ fn contrast(planes: &Torch) -> Result<Torch, TchError> {
 fn sharpness(planes: &Torch, inside: &Torch) -> Result<Torch, TchError> {
     let box_sum = three(&three(planes, ROW)?, COLUMN)?;
     let smooth = box_sum
-        .f_add(&planes.f_mul_scalar(i64::from(SMOOTH_CENTRE - 1))?)?
+        .f_add(&planes.f_mul_scalar(i64::from(SMOOTH_CENTER - 1))?)?
         .f_add_scalar(i64::from(SMOOTH_SUM / 2))?
         .f_div_scalar_mode(i64::from(SMOOTH_SUM), "floor")?;
     let smooth = smooth.f_sub(planes)?.f_mul(inside)?.f_add(planes)?;
     blend(&smooth, planes, SHARPNESS)
 }
 
-/// Returns the sum of each sample and its two neighbours.
+/// Returns the sum of each sample and its two neighbors.
 fn three(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
     let [before, here, after] = repeated(planes, axis)?;
     before.f_add(&here)?.f_add(&after)
@@ -140,7 +140,7 @@ fn unsharp_mask(planes: &Torch) -> Result<Torch, TchError> {
 fn blur_pass(planes: &Torch, axis: i64) -> Result<Torch, TchError> {
     let [before, here, after] = repeated(planes, axis)?;
     let sides = before.f_add(&after)?.f_mul_scalar(i64::from(BLUR_SIDE))?;
-    here.f_mul_scalar(i64::from(BLUR_CENTRE))?
+    here.f_mul_scalar(i64::from(BLUR_CENTER))?
         .f_add(&sides)?
         .f_add_scalar(1 << (BLUR_BITS - 1))?
         .f_bitwise_right_shift_tensor_scalar(i64::from(BLUR_BITS))

@@ -5,7 +5,7 @@ use tch::{Kind, TchError, Tensor as Torch};
 use super::code::Given;
 use crate::graphs::process::Rounding;
 
-/// Returns a row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in the same integers, padded and normalised.
+/// Returns a row `[1, 3, h, w]`: OpenCV's `INTER_LINEAR` in the same integers, padded and normalized.
 pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
     let (rows, columns) = (given.get("rows")?, given.get("columns")?);
     let (height, width) = (length(rows, 1)?, length(columns, 1)?);
@@ -37,10 +37,10 @@ pub(super) fn bilinear_two_tap(given: &Given) -> Result<Torch, TchError> {
         .f_gt(0)?;
     let pad = given.integers("pad")?;
     let levels = levels.f_squeeze_dim(0)?.f_where_self(&shown, &pad)?;
-    normalised(given, &levels)
+    normalized(given, &levels)
 }
 
-/// Returns the antialiased resize `[1, 3, h, w]`, padded and normalised.
+/// Returns the antialiased resize `[1, 3, h, w]`, padded and normalized.
 ///
 /// Matrix products are the only operations here that a device can run in a lower precision, if it is configured to.
 /// libtorch's default is f32.
@@ -64,7 +64,7 @@ pub(super) fn bilinear(given: &Given, rounding: Rounding) -> Result<Torch, TchEr
     } else {
         rounded(&levels)?
     };
-    normalised(given, &levels)
+    normalized(given, &levels)
 }
 
 /// Returns a region's tiles `[m, t, n, t, 3]`, blurred.
@@ -92,8 +92,8 @@ fn rounded(a: &Torch) -> Result<Torch, TchError> {
     a.f_add_scalar(0.5)?.f_floor()
 }
 
-/// Planes `[3, h, w]` in the network's channel order, normalised, as a row `[1, 3, h, w]`.
-fn normalised(given: &Given, planes: &Torch) -> Result<Torch, TchError> {
+/// Planes `[3, h, w]` in the network's channel order, normalized, as a row `[1, 3, h, w]`.
+fn normalized(given: &Given, planes: &Torch) -> Result<Torch, TchError> {
     planes
         .f_index_select(0, given.get("order")?)?
         .f_to_kind(Kind::Float)?

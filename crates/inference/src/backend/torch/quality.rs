@@ -61,17 +61,17 @@ pub(super) fn measure(images: &Torch) -> Result<Torch, TchError> {
     let shares = Torch::f_from_slice(&BT601)?
         .f_view([1, 3, 1, 1])?
         .f_to_device(images.device())?;
-    let grey = images
+    let gray = images
         .f_mul(&shares)?
         .f_sum_dim_intlist(CHANNEL, true, None)?;
-    let brightness = mean(&grey)?;
-    // The following is invariant under a constant that is added to grey. Values around zero lose the least precision in
+    let brightness = mean(&gray)?;
+    // The following is invariant under a constant that is added to gray. Values around zero lose the least precision in
     // f32.
-    let grey = grey.f_sub(&brightness)?;
-    let contrast = mean_square(&grey)?.f_sqrt()?;
+    let gray = gray.f_sub(&brightness)?;
+    let contrast = mean_square(&gray)?.f_sqrt()?;
 
-    let [above, here, below] = reflected(&grey, ROW)?;
-    let [left, _, right] = reflected(&grey, COLUMN)?;
+    let [above, here, below] = reflected(&gray, ROW)?;
+    let [left, _, right] = reflected(&gray, COLUMN)?;
     let around = above.f_add(&below)?.f_add(&left)?.f_add(&right)?;
     let laplacian = around.f_sub(&here.f_mul_scalar(4.0)?)?;
     // The mean is small but not zero, and the variance is taken about it.
@@ -80,8 +80,8 @@ pub(super) fn measure(images: &Torch) -> Result<Torch, TchError> {
     let smooth = above.f_add(&below)?.f_add(&here.f_mul_scalar(2.0)?)?;
     let [left, _, right] = reflected(&smooth, COLUMN)?;
     let across = right.f_sub(&left)?;
-    let [left, centre, right] = reflected(&below.f_sub(&above)?, COLUMN)?;
-    let down = left.f_add(&right)?.f_add(&centre.f_mul_scalar(2.0)?)?;
+    let [left, center, right] = reflected(&below.f_sub(&above)?, COLUMN)?;
+    let down = left.f_add(&right)?.f_add(&center.f_mul_scalar(2.0)?)?;
     let gradient = across
         .f_mul(&across)?
         .f_add(&down.f_mul(&down)?)?

@@ -16,7 +16,7 @@ use crate::{
 };
 use facescan_imaging::{
     resize::{Filter, resize},
-    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into},
+    tensor::{ChannelOrder, Letterbox, Normalization, fill_row, letterbox_into},
 };
 
 /// The largest allowed difference between outputs.
@@ -83,7 +83,7 @@ fn apart(name: &str, row_shape: &[usize], data: &[f32]) -> f32 {
 
 #[test]
 fn detection_equals_onnx_runtime() {
-    let bgr = Normalisation::identity(ChannelOrder::Bgr);
+    let bgr = Normalization::identity(ChannelOrder::Bgr);
     for (width, height) in [(640, 640), (320, 192)] {
         let mut rows = Vec::new();
         for (_, image) in photographs() {
@@ -101,7 +101,7 @@ fn detection_equals_onnx_runtime() {
 
 #[test]
 fn embedding_equals_onnx_runtime() {
-    let rgb = Normalisation::identity(ChannelOrder::Rgb);
+    let rgb = Normalization::identity(ChannelOrder::Rgb);
     let mut rows = Vec::new();
     for (_, image) in photographs() {
         let crop = resize(&image, 112, 112, Filter::Bilinear);

@@ -454,7 +454,7 @@ async fn dropping_the_engine_drops_its_device() {
 
 /// How a run on the device ends.
 #[derive(Clone, Copy, Debug)]
-enum Behaviour {
+enum Behavior {
     Good,
     Fails,
     Panics,
@@ -471,27 +471,27 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
         .enable_time()
         .build()
         .unwrap();
-    let behaviour = prop_oneof![
-        5 => Just(Behaviour::Good),
-        1 => Just(Behaviour::Fails),
-        1 => Just(Behaviour::Panics),
-        2 => Just(Behaviour::NoMemory),
-        1 => Just(Behaviour::NotANumber),
+    let behavior = prop_oneof![
+        5 => Just(Behavior::Good),
+        1 => Just(Behavior::Fails),
+        1 => Just(Behavior::Panics),
+        2 => Just(Behavior::NoMemory),
+        1 => Just(Behavior::NotANumber),
     ];
     let mix = (
-        prop::collection::vec(behaviour, 1..8),
+        prop::collection::vec(behavior, 1..8),
         prop::collection::vec(any::<bool>(), 1..60),
     );
     TestRunner::new(ProptestConfig::with_cases(300))
-        .run(&mix, |(behaviours, callers)| {
+        .run(&mix, |(behaviors, callers)| {
             runtime.block_on(async {
                 let rig = rig(USUAL, move |number, batch| {
-                    match behaviours[number % behaviours.len()] {
-                        Behaviour::Good => Ok(sums(batch)),
-                        Behaviour::Fails => failed(),
-                        Behaviour::Panics => panic!("on purpose"),
-                        Behaviour::NoMemory => out_of_memory(),
-                        Behaviour::NotANumber => {
+                    match behaviors[number % behaviors.len()] {
+                        Behavior::Good => Ok(sums(batch)),
+                        Behavior::Fails => failed(),
+                        Behavior::Panics => panic!("on purpose"),
+                        Behavior::NoMemory => out_of_memory(),
+                        Behavior::NotANumber => {
                             let mut outputs = sums(batch);
                             outputs[0].data[0] = f32::INFINITY;
                             Ok(outputs)

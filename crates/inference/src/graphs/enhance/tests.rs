@@ -91,7 +91,7 @@ fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
     let mut session = open(&graph(steps));
     for most in [2, 3, 5, 9, 17, 40] {
         let mut source = noise(160, 120);
-        // In single bright pixels on dark ones, the centre outweighs its sides.
+        // In single bright pixels on dark ones, the center outweighs its sides.
         source
             .as_mut()
             .iter_mut()

@@ -3,14 +3,14 @@
 use image::RgbImage;
 
 use super::{
-    COLUMNS, IMAGE, PAD, ROWS, finish, image_input, normalisation_inputs, pad_input, round,
+    COLUMNS, IMAGE, PAD, ROWS, finish, image_input, normalization_inputs, pad_input, round,
 };
 use crate::graphs::{
     ImageGraph,
     builder::{Builder, Dim, Kind},
     session::{GraphModel, Input},
 };
-use facescan_imaging::{preprocess::Placement, resize::axis, tensor::Normalisation};
+use facescan_imaging::{preprocess::Placement, resize::axis, tensor::Normalization};
 
 /// How the samples of a resized image are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Rounding {
 ///
 /// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`BilinearPlan::inputs`] adds. The output is `row`
 /// `[1, 3, h, w]` f32: the weighted means of the widened triangle, and the pad value in the padding. Both are
-/// normalised.
+/// normalized.
 pub fn bilinear(rounding: Rounding) -> GraphModel {
     Builder::write(ImageGraph::Bilinear(rounding).name(), |b| {
         describe(b, rounding)
@@ -100,7 +100,7 @@ impl BilinearPlan {
         &'a self,
         image: &'a RgbImage,
         pad: [u8; 3],
-        normalisation: &Normalisation,
+        normalization: &Normalization,
     ) -> Vec<Input<'a>> {
         let [w, h] = [self.output.0, self.output.1].map(|side| side as usize);
         let [width, height] = [self.size.0, self.size.1].map(|side| side as usize);
@@ -110,7 +110,7 @@ impl BilinearPlan {
             Input::f32(ROWS, &[h, height], self.rows.as_slice()),
             pad_input(pad),
         ];
-        inputs.extend(normalisation_inputs(normalisation));
+        inputs.extend(normalization_inputs(normalization));
         inputs
     }
 }

@@ -12,15 +12,15 @@ use facescan_imaging::{
     tensor::{Letterbox, letterbox_into, preprocess_into},
 };
 
-fn imagenet(order: ChannelOrder) -> Normalisation {
-    Normalisation {
+fn imagenet(order: ChannelOrder) -> Normalization {
+    Normalization {
         order,
         mean: [123.675, 116.28, 103.53],
         scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
     }
 }
 
-const LEVELS: Normalisation = Normalisation {
+const LEVELS: Normalization = Normalization {
     order: ChannelOrder::Rgb,
     mean: [0.0; 3],
     scale: [1.0; 3],
@@ -28,12 +28,12 @@ const LEVELS: Normalisation = Normalisation {
 
 fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), what: &str) {
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
-        let normalisation = imagenet(order);
+        let normalization = imagenet(order);
         let letterbox = Letterbox::fit(source.dimensions(), side);
         let mut expected = vec![f32::NAN; letterbox.row_len()];
-        letterbox_into(source, &letterbox, &normalisation, &mut expected);
+        letterbox_into(source, &letterbox, &normalization, &mut expected);
         let plan = TwoTapPlan::letterbox(source.dimensions(), &letterbox);
-        let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &normalisation));
+        let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &normalization));
         assert_eq!(shape, [1, 3, side.1 as usize, side.0 as usize], "{what}");
         assert!(row == expected, "{what} to {side:?}");
     }
@@ -144,7 +144,7 @@ fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
 }
 
 #[test]
-fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
+fn a_normalized_row_is_the_cpus_to_a_hundred_thousandth() {
     // An image of the network's size is not resized, so it cannot differ.
     let source = noise(32, 24);
     for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
@@ -163,7 +163,7 @@ fn a_normalised_row_is_the_cpus_to_a_hundred_thousandth() {
 }
 
 #[test]
-fn a_centre_crop_is_the_middle_of_the_scaled_image() {
+fn a_center_crop_is_the_middle_of_the_scaled_image() {
     let source = noise(60, 90);
     let plan = BilinearPlan::new((60, 90), &placed((32, 48), (32, 32), (0, -8)));
     let inputs = plan.inputs(&source, [0; 3], &LEVELS);

@@ -4,7 +4,7 @@ use image::RgbImage;
 
 use super::{
     COLUMN_WEIGHTS, COLUMNS, IMAGE, PAD, ROW_WEIGHTS, ROWS, finish, image_input,
-    normalisation_inputs, pad_input,
+    normalization_inputs, pad_input,
 };
 use crate::graphs::{
     ImageGraph,
@@ -14,14 +14,14 @@ use crate::graphs::{
 use facescan_imaging::{
     preprocess::Placement,
     resize::axis::{self, Taps},
-    tensor::{Letterbox, Normalisation},
+    tensor::{Letterbox, Normalization},
 };
 
 /// Returns the graph for the detectors' input and for the `opencv` profile.
 ///
 /// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`TwoTapPlan::inputs`] adds. The output is `row`
 /// `[1, 3, h, w]` f32. It equals bit for bit what [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes
-/// on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, and the pad value in the padding. Both are normalised.
+/// on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, and the pad value in the padding. Both are normalized.
 pub fn bilinear_two_tap() -> GraphModel {
     Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }
@@ -130,7 +130,7 @@ impl TwoTapPlan {
         &'a self,
         image: &'a RgbImage,
         pad: [u8; 3],
-        normalisation: &Normalisation,
+        normalization: &Normalization,
     ) -> Vec<Input<'a>> {
         let (h, w) = (self.rows.positions, self.columns.positions);
         let mut inputs = vec![
@@ -145,7 +145,7 @@ impl TwoTapPlan {
             ),
             pad_input(pad),
         ];
-        inputs.extend(normalisation_inputs(normalisation));
+        inputs.extend(normalization_inputs(normalization));
         inputs
     }
 }

@@ -5,14 +5,14 @@ use crate::graphs::check::{Graph, RUNTIMES, extremes, floats, open, photographs}
 use facescan_imaging::{
     quality::{canonical, measure},
     synthetic::{reference, synthetic},
-    tensor::{ChannelOrder, Normalisation, fill_row},
+    tensor::{ChannelOrder, Normalization, fill_row},
 };
 
 const MEASURES: [&str; 4] = ["blur_score", "brightness", "contrast", "sharpness"];
 
 fn samples(image: &RgbImage) -> Vec<f32> {
     let mut row = vec![f32::NAN; image.as_raw().len()];
-    fill_row(image, &Normalisation::identity(ChannelOrder::Rgb), &mut row);
+    fill_row(image, &Normalization::identity(ChannelOrder::Rgb), &mut row);
     row
 }
 

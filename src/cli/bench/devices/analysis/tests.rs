@@ -28,9 +28,9 @@ fn pair(off: f64, on: Cell) -> Pair {
     }
 }
 
-fn analysed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation) {
+fn analyzed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation) {
     let operation = DeviceTask::FaceDetection;
-    let mut analysis = analyse(&BTreeMap::from([(operation, sizes.into_iter().collect())]));
+    let mut analysis = analyze(&BTreeMap::from([(operation, sizes.into_iter().collect())]));
     let gains = analysis.performance_gains.remove(&operation).unwrap();
     let recommendation = analysis.recommendations.remove(&operation).unwrap();
     assert_eq!(recommendation.setting, "FACE_DETECTION_GPU");
@@ -39,7 +39,7 @@ fn analysed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation)
 
 #[test]
 fn a_toggle_that_saves_more_than_ten_percent_at_the_medium_size_pays_off() {
-    let (gains, recommendation) = analysed(vec![
+    let (gains, recommendation) = analyzed(vec![
         (Size::Small, pair(100.0, cell("cuda:0", 200.0))),
         (Size::Medium, pair(100.0, cell("cuda:0", 50.0))),
     ]);
@@ -61,7 +61,7 @@ fn a_toggle_that_saves_more_than_ten_percent_at_the_medium_size_pays_off() {
 fn a_toggle_that_saves_ten_percent_or_less_does_not_pay_off() {
     for (time_ms, words) in [(90.0, "not more than 10 %"), (120.0, "20.0 % more time")] {
         let (_, recommendation) =
-            analysed(vec![(Size::Large, pair(100.0, cell("cuda:0", time_ms)))]);
+            analyzed(vec![(Size::Large, pair(100.0, cell("cuda:0", time_ms)))]);
         assert_eq!(recommendation.toggle, Some(Advice::Off));
         assert_eq!(recommendation.judged_at, Size::Large);
         assert!(recommendation.reason.contains(words), "{recommendation:?}");
@@ -74,7 +74,7 @@ fn an_operation_that_still_runs_on_the_cpu_has_no_gains() {
         reason: Some("no such library".to_owned()),
         ..cell("cpu", 10.0)
     };
-    let (gains, recommendation) = analysed(vec![(Size::Medium, pair(100.0, on))]);
+    let (gains, recommendation) = analyzed(vec![(Size::Medium, pair(100.0, on))]);
     assert_eq!(gains[&Size::Medium], Gains::default());
     assert_eq!(recommendation.toggle, Some(Advice::Off));
     assert!(recommendation.reason.ends_with("no such library"));
@@ -98,7 +98,7 @@ fn a_failure_at_any_size_turns_the_toggle_off() {
         (failing, "2 failed with internal"),
         (falling_back, "3 rows fell back to the CPU: out_of_memory"),
     ] {
-        let (_, recommendation) = analysed(vec![
+        let (_, recommendation) = analyzed(vec![
             (Size::Medium, pair(100.0, cell("cuda:0", 10.0))),
             (Size::Large, pair(100.0, on)),
         ]);
@@ -114,7 +114,7 @@ fn one_side_alone_gives_no_advice() {
         gpu_true: Some(cell("cuda:0", 10.0)),
         ..Pair::default()
     };
-    let (gains, recommendation) = analysed(vec![(Size::Small, alone)]);
+    let (gains, recommendation) = analyzed(vec![(Size::Small, alone)]);
     assert_eq!(gains[&Size::Small], Gains::default());
     assert_eq!(recommendation.toggle, None);
 }

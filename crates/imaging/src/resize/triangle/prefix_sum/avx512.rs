@@ -35,7 +35,7 @@ pub(in crate::resize::triangle) fn weigh(
                 }
             }
         }
-        // The factors are read for each block. When the compiler widens them before the loop, it no longer recognises
+        // The factors are read for each block. When the compiler widens them before the loop, it no longer recognizes
         // that the upper half of a product is one instruction.
         let [upper, lower] = black_box(&factors);
         let [upper_ramp, upper_sum] = [_mm512_set1_epi32(upper[0]), _mm512_set1_epi32(upper[1])];

@@ -5,9 +5,9 @@ use crate::resize::view::Axis;
 /// Returns the source samples of one target position with their weights. Samples of weight 0 are omitted.
 pub(super) fn window(axis: &Axis, position: u32) -> Vec<(usize, f64)> {
     let scale = f64::from(axis.source) / f64::from(axis.target);
-    let centre = (f64::from(position) + 0.5) * scale;
+    let center = (f64::from(position) + 0.5) * scale;
     let weight = |sample: u32| {
-        let distance = (f64::from(sample) + 0.5 - centre).abs();
+        let distance = (f64::from(sample) + 0.5 - center).abs();
         (1.0 - distance / scale.max(1.0)).max(0.0)
     };
     let sum: f64 = (0..axis.source).map(weight).sum();

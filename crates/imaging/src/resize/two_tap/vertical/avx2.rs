@@ -15,7 +15,7 @@ use crate::resize::{
 #[target_feature(enable = "avx2")]
 pub(crate) fn blend([upper, lower]: [&Block; 2], weights: &Weights) -> [Pixel; BLOCK] {
     let [upper, lower]: [[__m256i; 4]; 2] = [must_cast(*upper), must_cast(*lower)];
-    // The weights are read for each block. When the compiler widens them before the loop, it no longer recognises that
+    // The weights are read for each block. When the compiler widens them before the loop, it no longer recognizes that
     // the upper half of a product is one instruction.
     let [above, below]: [__m256i; 2] = must_cast(black_box(weights).0);
     let level = |at: usize| {

@@ -13,16 +13,16 @@ use facescan_imaging::{
     quality::{canonical, measure},
     resize::{Filter, resize},
     synthetic::{antialiased, assert_within, noise},
-    tensor::{ChannelOrder, Letterbox, Normalisation, fill_row, letterbox_into, preprocess_into},
+    tensor::{ChannelOrder, Letterbox, Normalization, fill_row, letterbox_into, preprocess_into},
 };
 
-const LEVELS: Normalisation = Normalisation {
+const LEVELS: Normalization = Normalization {
     order: ChannelOrder::Rgb,
     mean: [0.0; 3],
     scale: [1.0; 3],
 };
 
-const IMAGENET: Normalisation = Normalisation {
+const IMAGENET: Normalization = Normalization {
     order: ChannelOrder::Bgr,
     mean: [123.675, 116.28, 103.53],
     scale: [0.017_124_754, 0.017_507_003, 0.017_429_194],
@@ -181,7 +181,7 @@ fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
 }
 
 #[test]
-fn a_row_is_normalised_as_the_cpu_does_and_padded_with_the_pad_value() {
+fn a_row_is_normalized_as_the_cpu_does_and_padded_with_the_pad_value() {
     let source = noise(32, 24);
     let mut expected = vec![f32::NAN; 3 * 32 * 24];
     preprocess_into(&source, (32, 24), &IMAGENET, &mut expected);

@@ -1,8 +1,8 @@
-//! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrolment}`.
+//! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrollment}`.
 
 use axum::extract::RawQuery;
 use facescan_imaging::quality::acceptance::{Preset, Reason};
-use facescan_store::{Collection, Enrolment, ErasureTarget};
+use facescan_store::{Collection, Enrollment, ErasureTarget};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
@@ -25,7 +25,7 @@ use crate::{
         extract::{collection_request::CollectionRequest, faces::FacesRequest},
         openapi::{
             Bytes,
-            bodies::{EnrolBody, FacesForm},
+            bodies::{EnrollBody, FacesForm},
             failures::{EraseFailures, FacesFailures, StoredFailures},
             routes::routes,
         },
@@ -43,7 +43,7 @@ use crate::{
     },
     recognition::{
         collections::{
-            enrol::{EnrolOutcome, EnrolTarget, FaceToEnrol, Rejection},
+            enroll::{EnrollOutcome, EnrollTarget, FaceToEnroll, Rejection},
             key,
         },
         error::RecognitionError,
@@ -54,16 +54,16 @@ use crate::{
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(enrol, list))
+        .routes(routes!(enroll, list))
         .routes(routes!(erase))
 }
 
-/// Options of an enrolment.
+/// Options of an enrollment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
-#[schema(as = EnrolOptions)]
+#[schema(as = EnrollOptions)]
 #[into_params(parameter_in = Query)]
-pub struct EnrolRequest {
+pub struct EnrollRequest {
     /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face: Option<FaceChoice>,
@@ -73,7 +73,7 @@ pub struct EnrolRequest {
     /// Whether a face of low quality is enrolled. By default the preset decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_low_quality: Option<bool>,
-    /// The preset whose thresholds decide the quality; by default `enrol`.
+    /// The preset whose thresholds decide the quality; by default `enroll`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// The lowest detection score of a face, 0 to 1.
@@ -93,7 +93,7 @@ pub struct EnrolRequest {
     pub priority: Option<Priority>,
 }
 
-impl RequestOptions for EnrolRequest {
+impl RequestOptions for EnrollRequest {
     fn priority(&self) -> Option<Priority> {
         self.priority
     }
@@ -101,7 +101,7 @@ impl RequestOptions for EnrolRequest {
 
 /// What became of the faces of a request.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct EnrolAnswer {
+pub struct EnrollAnswer {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// One entry for each face, in the order of the request.
@@ -112,11 +112,11 @@ pub struct EnrolAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EnrolledFace {
     /// Whether it is enrolled.
-    status: EnrolmentStatus,
+    status: EnrollmentStatus,
     /// The id of the enrolled face.
     #[serde(skip_serializing_if = "Option::is_none")]
-    enrolment_id: Option<Uuid>,
-    /// Why it is not enrolled: `no_face`, `several_faces`, `low_quality`, `contract_mismatch`, `conflict`, `suppressed` or
+    enrollment_id: Option<Uuid>,
+    /// Why it is not enrolled: `no_face`, `several_faces`, `low_quality`, `vector_space_mismatch`, `conflict`, `suppressed` or
     /// `image`. Keys without the scope `search` get `conflict` also for `suppressed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
@@ -140,25 +140,25 @@ pub struct EnrolledFace {
 /// Whether a face is enrolled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum EnrolmentStatus {
+pub enum EnrollmentStatus {
     /// It is enrolled.
     Enrolled,
     /// It is not enrolled.
     Rejected,
 }
 
-impl Listed for EnrolmentAnswer {
+impl Listed for EnrollmentAnswer {
     const ENTRIES: &'static str = "faces";
-    const PAGE: &'static str = "EnrolmentPage";
+    const PAGE: &'static str = "EnrollmentPage";
     const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
 
 /// An enrolled face. No answer has its vector.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Enrolment)]
-pub struct EnrolmentAnswer {
+#[schema(as = Enrollment)]
+pub struct EnrollmentAnswer {
     /// The id of the enrolled face.
-    enrolment_id: Uuid,
+    enrollment_id: Uuid,
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
@@ -168,33 +168,33 @@ pub struct EnrolmentAnswer {
     created_at: OffsetDateTime,
 }
 
-impl From<Enrolment> for EnrolmentAnswer {
-    fn from(enrolment: Enrolment) -> Self {
+impl From<Enrollment> for EnrollmentAnswer {
+    fn from(enrollment: Enrollment) -> Self {
         Self {
-            enrolment_id: enrolment.id,
-            face_id: enrolment.face_id,
-            created_at: enrolment.created_at,
+            enrollment_id: enrollment.id,
+            face_id: enrollment.face_id,
+            created_at: enrollment.created_at,
         }
     }
 }
 
 impl EnrolledFace {
     /// Returns what the caller sees of an outcome. To say to whom a face is similar is a search, which needs its own scope.
-    fn new(may_search: bool, outcome: EnrolOutcome) -> Self {
+    fn new(may_search: bool, outcome: EnrollOutcome) -> Self {
         let rejection = match outcome {
-            EnrolOutcome::Enrolled(id) => {
+            EnrollOutcome::Enrolled(id) => {
                 return Self {
-                    enrolment_id: Some(id),
-                    ..Self::rejected(EnrolmentStatus::Enrolled, None)
+                    enrollment_id: Some(id),
+                    ..Self::rejected(EnrollmentStatus::Enrolled, None)
                 };
             }
-            EnrolOutcome::Rejected(rejection) => rejection,
+            EnrollOutcome::Rejected(rejection) => rejection,
         };
         let reason = match &rejection {
             Rejection::Suppressed if !may_search => Rejection::CONFLICT,
             rejection => rejection.name(),
         };
-        let rejected = Self::rejected(EnrolmentStatus::Rejected, Some(reason));
+        let rejected = Self::rejected(EnrollmentStatus::Rejected, Some(reason));
         match rejection {
             Rejection::SeveralFaces { faces } => Self {
                 faces: Some(faces),
@@ -216,14 +216,14 @@ impl EnrolledFace {
                 error: Some(error),
                 ..rejected
             },
-            Rejection::NoFace | Rejection::ContractMismatch | Rejection::Suppressed => rejected,
+            Rejection::NoFace | Rejection::VectorSpaceMismatch | Rejection::Suppressed => rejected,
         }
     }
 
-    fn rejected(status: EnrolmentStatus, reason: Option<&'static str>) -> Self {
+    fn rejected(status: EnrollmentStatus, reason: Option<&'static str>) -> Self {
         Self {
             status,
-            enrolment_id: None,
+            enrollment_id: None,
             reason,
             faces: None,
             quality: None,
@@ -234,33 +234,33 @@ impl EnrolledFace {
     }
 }
 
-/// Enrols faces of a subject.
+/// Enrolls faces of a subject.
 ///
 /// Each face is in an image, stored, or a vector. A stored face also needs the scope `read`, and a vector or an aligned crop
 /// the scope `search_vectors`. A face that is not good enough is rejected, and the others are enrolled. Each face that is
 /// compared with other people counts as a search of the key. Images are not stored.
 #[utoipa::path(
-    post, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "enrol_faces", tag = "recognition",
-    security(("key" = ["enrol"])),
+    post, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "enroll_faces", tag = "recognition",
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
-        EnrolRequest,
+        EnrollRequest,
     ),
     request_body(content(
-        (EnrolBody = "application/json"), (EnrolBody = "application/msgpack"),
+        (EnrollBody = "application/json"), (EnrollBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
     responses(FacesFailures)
 )]
-pub async fn enrol(
+pub async fn enroll(
     request: CollectionRequest,
-    body: Result<FacesRequest<EnrolRequest>, ApiError>,
-) -> Result<Negotiated<EnrolAnswer>, ApiError> {
+    body: Result<FacesRequest<EnrollRequest>, ApiError>,
+) -> Result<Negotiated<EnrollAnswer>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let state = &request.state;
-    let target = EnrolTarget {
+    let target = EnrollTarget {
         collection: &collection,
         subject,
         allow_conflicts: false,
@@ -280,18 +280,20 @@ pub async fn enrol(
         state,
         context: &context,
         plan: &plan,
-        action: "enrol",
+        action: "enroll",
     };
-    let contract = &state.pipeline.models.embedder.contract;
+    let vector_space = &state.pipeline.models.embedder.vector_space;
     let faces = named.read(faces).await?;
-    let faces = faces.into_iter().map(|face| options.judge(contract, face));
-    let target = EnrolTarget {
+    let faces = faces
+        .into_iter()
+        .map(|face| options.judge(vector_space, face));
+    let target = EnrollTarget {
         allow_conflicts: options.allow_conflicts.unwrap_or(false),
         ..target
     };
     let may_search = context.principal.scopes.contains(Scope::Search);
-    let outcomes = state.collections.enrol(&context, target, faces.collect());
-    let answer = EnrolAnswer {
+    let outcomes = state.collections.enroll(&context, target, faces.collect());
+    let answer = EnrollAnswer {
         request_id: context.id.to_string(),
         faces: outcomes
             .await?
@@ -302,7 +304,7 @@ pub async fn enrol(
     Negotiated::small(request.accepted, &answer)
 }
 
-impl EnrolRequest {
+impl EnrollRequest {
     /// Returns how images are scanned.
     fn scan_options(&self) -> VerifyRequest {
         VerifyRequest {
@@ -310,29 +312,29 @@ impl EnrolRequest {
             min_score: self.min_score,
             det_size: self.det_size,
             aligned: self.aligned,
-            preset: Some(self.preset.unwrap_or(Preset::Enrol)),
+            preset: Some(self.preset.unwrap_or(Preset::Enroll)),
             priority: self.priority,
             ..VerifyRequest::default()
         }
     }
 
     /// Returns the vector of a face, or why it is not good enough.
-    fn judge(&self, contract: &str, face: NamedFace) -> Result<FaceToEnrol, Rejection> {
+    fn judge(&self, vector_space: &str, face: NamedFace) -> Result<FaceToEnroll, Rejection> {
         let (vector, face_id) = match face {
             NamedFace::Vector(vector) => (vector, None),
             NamedFace::Stored(id, vector) => (vector, Some(id)),
             NamedFace::Scanned(scan) => match *scan {
-                Ok(scan) => (self.vector_of(contract, scan)?, None),
+                Ok(scan) => (self.vector_of(vector_space, scan)?, None),
                 Err(error) => {
                     let entry = ErrorEntry::from(&ApiError::from(error));
                     return Err(Rejection::Image(entry));
                 }
             },
         };
-        Ok(FaceToEnrol { vector, face_id })
+        Ok(FaceToEnroll { vector, face_id })
     }
 
-    fn vector_of(&self, contract: &str, scan: Scan) -> Result<FaceVector, Rejection> {
+    fn vector_of(&self, vector_space: &str, scan: Scan) -> Result<FaceVector, Rejection> {
         let faces = scan.faces.len();
         if faces > 1 && self.face.is_none() {
             return Err(Rejection::SeveralFaces { faces });
@@ -342,7 +344,7 @@ impl EnrolRequest {
         if !self.allow_low_quality.unwrap_or(false) {
             check_quality(&face)?;
         }
-        FaceVector::of_found(contract, &face).ok_or(Rejection::NoFace)
+        FaceVector::of_found(vector_space, &face).ok_or(Rejection::NoFace)
     }
 }
 
@@ -357,8 +359,8 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 
 /// Lists the enrolled faces of a subject.
 #[utoipa::path(
-    get, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "list_enrolments", tag = "recognition",
-    security(("key" = ["enrol"])),
+    get, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "list_enrollments", tag = "recognition",
+    security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
         ("subject" = Uuid, Path, description = "The id of the subject"),
@@ -369,7 +371,7 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<EnrolmentAnswer>>, ApiError> {
+) -> Result<Negotiated<Page<EnrollmentAnswer>>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
@@ -378,23 +380,23 @@ pub async fn list(
     let cursor = Cursor::read(query.as_deref())?;
     let details = json!({"collection": collection.id, "after": cursor.after()});
     request
-        .record_read("list_enrolments", subject, details)
+        .record_read("list_enrollments", subject, details)
         .await?;
     cursor.check_face(&request.state, &collection).await?;
     let listed = store
-        .list_enrolments(key(&collection), subject, cursor.wanted())
+        .list_enrollments(key(&collection), subject, cursor.wanted())
         .await?;
-    let page = cursor.page(listed, |face| face.id, EnrolmentAnswer::from);
+    let page = cursor.page(listed, |face| face.id, EnrollmentAnswer::from);
     Negotiated::small(request.accepted, &page)
 }
 
 /// Erases an enrolled face.
 #[utoipa::path(
-    delete, path = "/collections/{id}/faces/{enrolment}", operation_id = "erase_enrolment", tag = "recognition",
+    delete, path = "/collections/{id}/faces/{enrollment}", operation_id = "erase_enrollment", tag = "recognition",
     security(("key" = ["erase"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
-        ("enrolment" = Uuid, Path, description = "The id of the enrolled face"),
+        ("enrollment" = Uuid, Path, description = "The id of the enrolled face"),
     ),
     responses(EraseFailures)
 )]
@@ -402,7 +404,7 @@ pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let collection: Collection = request.collection().await?;
     let id = request.member()?;
     let store = &request.state.collections.store;
-    let enrolment = store.enrolment(key(&collection), id).await?;
-    enrolment.ok_or(RecognitionError::NoEnrolment(id))?;
-    erase_from_collection(&request, ErasureTarget::Enrolment(id)).await
+    let enrollment = store.enrollment(key(&collection), id).await?;
+    enrollment.ok_or(RecognitionError::NoEnrollment(id))?;
+    erase_from_collection(&request, ErasureTarget::Enrollment(id)).await
 }

@@ -2,20 +2,20 @@
 
 use std::num::NonZeroUsize;
 
-use facescan_clustering::Neighbour;
+use facescan_clustering::Neighbor;
 use facescan_index::{Query, Slab, Snapshot, TopK};
 use facescan_store::{IndexPosition, IndexRow};
 
 use crate::recognition::index::{FaceIndex, IndexError, IndexQuery, Proposal};
 
 /// The similar faces that a clustering looks at for each face.
-pub(super) const NEIGHBOURS: usize = 32;
+pub(super) const NEIGHBORS: usize = 32;
 
 /// The faces that are compared in one pass over the index. Searches of users wait for the pass, so it must be short.
 const TOGETHER: usize = 16;
 
 /// Finds the most similar faces in the index of a library.
-pub(super) struct NeighbourSearch<'a> {
+pub(super) struct NeighborSearch<'a> {
     /// The index.
     pub index: &'a dyn FaceIndex,
     /// The library.
@@ -24,9 +24,9 @@ pub(super) struct NeighbourSearch<'a> {
     pub rows: &'a [u64],
 }
 
-impl NeighbourSearch<'_> {
-    /// Returns the neighbours of each face, the most similar one first, with the number of the face.
-    pub async fn of(&self, faces: Vec<IndexRow>) -> Result<Vec<(u32, Vec<Neighbour>)>, IndexError> {
+impl NeighborSearch<'_> {
+    /// Returns the neighbors of each face, the most similar one first, with the number of the face.
+    pub async fn of(&self, faces: Vec<IndexRow>) -> Result<Vec<(u32, Vec<Neighbor>)>, IndexError> {
         let mut found = Vec::with_capacity(faces.len());
         let (mut numbers, mut vectors) = (Vec::new(), Vec::new());
         for face in faces {
@@ -41,12 +41,12 @@ impl NeighbourSearch<'_> {
                 collection: self.library.clone(),
                 vectors,
                 // The most similar row is the face itself.
-                rows: NEIGHBOURS + 1,
+                rows: NEIGHBORS + 1,
                 must_be_exact: false,
             };
             let proposals = self.index.propose(query).await?;
             for (number, proposals) in numbers.iter().zip(proposals.rows) {
-                found.push((*number, self.neighbours(*number, &proposals)));
+                found.push((*number, self.neighbors(*number, &proposals)));
             }
         }
         Ok(found)
@@ -57,17 +57,17 @@ impl NeighbourSearch<'_> {
         u32::try_from(number).ok()
     }
 
-    fn neighbours(&self, face: u32, proposals: &[Proposal]) -> Vec<Neighbour> {
-        let neighbour = |proposal: &Proposal| {
-            Some(Neighbour {
+    fn neighbors(&self, face: u32, proposals: &[Proposal]) -> Vec<Neighbor> {
+        let neighbor = |proposal: &Proposal| {
+            Some(Neighbor {
                 face: self.number(proposal.row)?,
                 similarity: proposal.similarity,
             })
         };
-        let neighbours = proposals.iter().filter_map(neighbour);
-        neighbours
-            .filter(|neighbour| neighbour.face != face)
-            .take(NEIGHBOURS)
+        let neighbors = proposals.iter().filter_map(neighbor);
+        neighbors
+            .filter(|neighbor| neighbor.face != face)
+            .take(NEIGHBORS)
             .collect()
     }
 }
@@ -79,9 +79,9 @@ const TOGETHER_ALONE: usize = 64;
 ///
 /// # Errors
 /// Returns an error if the vectors differ in their dimension, or one has no length.
-pub fn all_neighbours(
+pub fn all_neighbors(
     vectors: &[Vec<f32>],
-) -> Result<Vec<Vec<Neighbour>>, facescan_index::IndexError> {
+) -> Result<Vec<Vec<Neighbor>>, facescan_index::IndexError> {
     let Some(first) = vectors.first() else {
         return Ok(Vec::new());
     };
@@ -113,25 +113,25 @@ pub fn all_neighbours(
     Ok(lists)
 }
 
-/// Returns the neighbours of some vectors. `first` is the number of the first one.
-fn scan(snapshot: &Snapshot, first: u64, queries: &[Query]) -> Vec<Vec<Neighbour>> {
-    let mut best: Vec<TopK> = queries.iter().map(|_| TopK::new(NEIGHBOURS + 1)).collect();
+/// Returns the neighbors of some vectors. `first` is the number of the first one.
+fn scan(snapshot: &Snapshot, first: u64, queries: &[Query]) -> Vec<Vec<Neighbor>> {
+    let mut best: Vec<TopK> = queries.iter().map(|_| TopK::new(NEIGHBORS + 1)).collect();
     let passes = queries.chunks(TOGETHER_ALONE);
     for (queries, best) in passes.zip(best.chunks_mut(TOGETHER_ALONE)) {
         for segment in snapshot.segments() {
             segment.scan(queries, best);
         }
     }
-    let neighbours = |(face, best): (u64, TopK)| {
+    let neighbors = |(face, best): (u64, TopK)| {
         let proposals = best.into_sorted().into_iter();
         proposals
             .filter(|proposal| proposal.row != face)
-            .take(NEIGHBOURS)
-            .map(|proposal| Neighbour {
+            .take(NEIGHBORS)
+            .map(|proposal| Neighbor {
                 face: proposal.row as u32,
                 similarity: proposal.similarity,
             })
             .collect()
     };
-    (first..).zip(best).map(neighbours).collect()
+    (first..).zip(best).map(neighbors).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facescan::cli::bench::report::maths::ratio;
+use facescan::cli::bench::report::math::ratio;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 

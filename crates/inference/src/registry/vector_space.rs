@@ -1,4 +1,4 @@
-//! The embedding contract: it decides which embeddings can be compared.
+//! The vector space: it decides which embeddings can be compared.
 
 use super::{ModelSpec, Pooling, RoleInput, digest};
 use facescan_imaging::{preprocess::Preprocess, tensor::ChannelOrder};
@@ -11,7 +11,7 @@ pub const ALIGNMENT: &str = "arcface-112-5pt";
 pub const PREPROCESSING_VERSION: u32 = 1;
 
 impl ModelSpec {
-    /// Returns the embedding contract: 32 hex digits that are equal exactly when embeddings can be compared.
+    /// Returns the vector space: 32 hex digits that are equal exactly when embeddings can be compared.
     ///
     /// It is the first 16 bytes of the sha256 of the lines below, each terminated by a line feed. Stored embeddings
     /// carry it, so neither the lines nor their order may change; their values may.
@@ -34,7 +34,7 @@ impl ModelSpec {
     /// output <name, or - for the only one> <pooling, or ->
     /// preprocessing <version>
     /// ```
-    pub fn contract(&self) -> String {
+    pub fn vector_space(&self) -> String {
         let bits = |[a, b, c]: [f32; 3]| {
             let [a, b, c] = [a.to_bits(), b.to_bits(), c.to_bits()];
             format!("{a:08x} {b:08x} {c:08x}")

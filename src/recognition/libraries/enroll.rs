@@ -1,6 +1,6 @@
-//! Enrolment in a library: faces of images are added without a subject.
+//! Enrollment in a library: faces of images are added without a subject.
 
-use facescan_store::{Collection, Enrolled, NewEnrolment};
+use facescan_store::{Collection, Enrolled, NewEnrollment};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -32,21 +32,21 @@ pub struct FaceForLibrary {
 pub enum LibraryOutcome {
     /// It is enrolled, with this id.
     Enrolled(Uuid),
-    /// The vector has another contract than the library.
-    ContractMismatch,
+    /// The vector has another vector space than the library.
+    VectorSpaceMismatch,
     /// The person is in a suppression collection.
     Suppressed,
 }
 
 impl Libraries {
-    /// Enrols the faces of images. Returns one outcome for each face of each image, in order.
+    /// Enrolls the faces of images. Returns one outcome for each face of each image, in order.
     ///
     /// If the tenant has suppression collections, each face is a search of the caller.
     ///
     /// # Errors
-    /// Returns an error, and enrols nothing, if the settings do not allow the purpose, a stored face was erased, the caller has
+    /// Returns an error, and enrolls nothing, if the settings do not allow the purpose, a stored face was erased, the caller has
     /// not so many searches left, or the database fails.
-    pub async fn enrol(
+    pub async fn enroll(
         &self,
         context: &RequestContext,
         library: &Collection,
@@ -71,7 +71,7 @@ impl Libraries {
             for (face, is_suppressed) in faces.into_iter().zip(suppressed) {
                 let outcome = self.judge(library, (&face, is_suppressed))?;
                 if let LibraryOutcome::Enrolled(id) = outcome {
-                    accepted.push(NewEnrolment {
+                    accepted.push(NewEnrollment {
                         id,
                         face_id: face.face_id,
                         image_id,
@@ -83,12 +83,12 @@ impl Libraries {
             }
             outcomes.push(of_image);
         }
-        let event = enrol_event(library, searches, &outcomes);
+        let event = enroll_event(library, searches, &outcomes);
         let event = collections.audit.entry(context, event);
         let now = collections.clock.now();
         let enrolled = collections
             .store
-            .enrol((key(library), None), &accepted, now, event)
+            .enroll((key(library), None), &accepted, now, event)
             .await?;
         match enrolled {
             Enrolled::Done => Ok(outcomes),
@@ -122,8 +122,8 @@ impl Libraries {
         match check_vector(library, &face.vector) {
             Ok(()) if is_suppressed => Ok(LibraryOutcome::Suppressed),
             Ok(()) => Ok(LibraryOutcome::Enrolled(self.collections.clock.new_id())),
-            Err(RecognitionError::CollectionContract { .. }) => {
-                Ok(LibraryOutcome::ContractMismatch)
+            Err(RecognitionError::CollectionVectorSpace { .. }) => {
+                Ok(LibraryOutcome::VectorSpaceMismatch)
             }
             Err(error) => Err(error),
         }
@@ -143,9 +143,9 @@ fn comparable<'a>(
     faces.filter(|face| is_comparable(library, face))
 }
 
-/// Returns the entry of an enrolment. One that compared faces with other people is recorded as searches are: whatever the
+/// Returns the entry of an enrollment. One that compared faces with other people is recorded as searches are: whatever the
 /// settings say.
-fn enrol_event(
+fn enroll_event(
     library: &Collection,
     searches: usize,
     outcomes: &[Vec<LibraryOutcome>],
@@ -159,7 +159,7 @@ fn enrol_event(
         "suppressed": suppressed,
         "searches": searches,
     });
-    let event = AuditEvent::change("enrol_in_library", library.id).with(details);
+    let event = AuditEvent::change("enroll_in_library", library.id).with(details);
     match searches {
         0 => event,
         _ => AuditEvent {

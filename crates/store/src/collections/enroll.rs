@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::live::is_live;
 use super::manage;
-use super::records::{CollectionKey, Enrolled, Enrolment, NewEnrolment};
-use super::rows::EnrolmentRow;
+use super::records::{CollectionKey, Enrolled, Enrollment, NewEnrollment};
+use super::rows::EnrollmentRow;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Floats, Value};
 
-/// Locks a stored face, so that an erasure of it also finds the new enrolment. SQLite has no `FOR UPDATE`, but an update that
+/// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
 /// changes nothing locks the row in both databases.
 const LOCK_FACE: &str = "UPDATE faces SET position = position \
      WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id AS id";
@@ -36,24 +36,24 @@ const LIVE: &str = concat!(
 
 const SEEN: &str = "UPDATE subjects SET last_seen_at = :now WHERE id = :subject";
 
-const INTO: &str = "enrolments (id, collection_id, subject_id, face_id, image_id, created_at, \
+const INTO: &str = "enrollments (id, collection_id, subject_id, face_id, image_id, created_at, \
      is_acceptable, vector)";
 
-const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
+const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
      JOIN collections c ON c.id = e.collection_id \
      WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.id = :id";
 
-const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrolments e \
+const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
      JOIN collections c ON c.id = e.collection_id \
      WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.subject_id = :subject \
-     AND e.row_id > coalesce((SELECT row_id FROM enrolments WHERE id = :after), 0) ORDER BY e.row_id LIMIT :limit";
+     AND e.row_id > coalesce((SELECT row_id FROM enrollments WHERE id = :after), 0) ORDER BY e.row_id LIMIT :limit";
 
 /// The greatest difference of the squared length of a vector from 1.
 const LENGTH_TOLERANCE: f64 = 0.01;
 
 /// Refuses a vector whose length is not 1, because products of such vectors are no cosines.
-fn check(faces: &[NewEnrolment]) -> Result<(), StoreError> {
-    let is_unit = |face: &NewEnrolment| {
+fn check(faces: &[NewEnrollment]) -> Result<(), StoreError> {
+    let is_unit = |face: &NewEnrollment| {
         let squares = face.vector.iter().map(|value| f64::from(*value).powi(2));
         (squares.sum::<f64>() - 1.0).abs() < LENGTH_TOLERANCE
     };
@@ -61,7 +61,7 @@ fn check(faces: &[NewEnrolment]) -> Result<(), StoreError> {
         Ok(())
     } else {
         Err(StoreError::Invalid(
-            "the length of a vector is not 1; enrol vectors of length 1".into(),
+            "the length of a vector is not 1; enroll vectors of length 1".into(),
         ))
     }
 }
@@ -79,21 +79,21 @@ impl Store {
         })
     }
 
-    /// Enrols faces of a subject, or faces of a library without a subject, or none of them. This is an interaction with the
+    /// Enrolls faces of a subject, or faces of a library without a subject, or none of them. This is an interaction with the
     /// subject, from which the retention counts, unless there is no face. The audit entry is written also without a face.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] when the length of a vector is not 1.
-    pub async fn enrol(
+    pub async fn enroll(
         &self,
         subject: (CollectionKey<'_>, Option<Uuid>),
-        faces: &[NewEnrolment],
+        faces: &[NewEnrollment],
         now: OffsetDateTime,
         audit: Option<NewAuditEntry>,
     ) -> Result<Enrolled, StoreError> {
         check(faces)?;
-        change!(self, "enrol", |connection| {
+        change!(self, "enroll", |connection| {
             // An erasure locks the collections before the stored faces, so this does too.
             let (key, subject) = subject;
             if !manage::lock(connection, key).await? {
@@ -137,27 +137,27 @@ impl Store {
     }
 
     /// Returns an enrolled face of a collection.
-    pub async fn enrolment(
+    pub async fn enrollment(
         &self,
         key: CollectionKey<'_>,
         id: Uuid,
-    ) -> Result<Option<Enrolment>, StoreError> {
-        query!(self, "enrolment", |connection| {
-            let row: Option<EnrolmentRow> = connection
+    ) -> Result<Option<Enrollment>, StoreError> {
+        query!(self, "enrollment", |connection| {
+            let row: Option<EnrollmentRow> = connection
                 .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id, id))
                 .await?;
-            row.map(Enrolment::try_from).transpose()
+            row.map(Enrollment::try_from).transpose()
         })
     }
 
     /// Returns a page of the enrolled faces of a subject, oldest first.
-    pub async fn list_enrolments(
+    pub async fn list_enrollments(
         &self,
         key: CollectionKey<'_>,
         subject: Uuid,
         page: PageRequest,
-    ) -> Result<Vec<Enrolment>, StoreError> {
-        query!(self, "list_enrolments", |connection| {
+    ) -> Result<Vec<Enrollment>, StoreError> {
+        query!(self, "list_enrollments", |connection| {
             let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let values = params!(
                 tenant = key.tenant,
@@ -166,8 +166,8 @@ impl Store {
                 after,
                 limit
             );
-            let rows: Vec<EnrolmentRow> = connection.fetch_all(LIST, values).await?;
-            rows.into_iter().map(Enrolment::try_from).collect()
+            let rows: Vec<EnrollmentRow> = connection.fetch_all(LIST, values).await?;
+            rows.into_iter().map(Enrollment::try_from).collect()
         })
     }
 }
@@ -176,7 +176,7 @@ impl Store {
 async fn lock_faces(
     connection: &mut Connection<'_>,
     tenant: &str,
-    faces: &[NewEnrolment],
+    faces: &[NewEnrollment],
 ) -> Result<Option<Vec<Option<Uuid>>>, StoreError> {
     // Every call locks faces in the same order.
     let ids: BTreeSet<Uuid> = faces.iter().filter_map(|face| face.face_id).collect();
@@ -190,7 +190,7 @@ async fn lock_faces(
         };
         images.insert(id, image.id);
     }
-    let image = |face: &NewEnrolment| match face.face_id {
+    let image = |face: &NewEnrollment| match face.face_id {
         Some(id) => images.get(&id).copied(),
         None => face.image_id,
     };

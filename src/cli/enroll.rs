@@ -1,4 +1,4 @@
-//! `facescan enrol`: enrols the faces in images in a collection of a server.
+//! `facescan enroll`: enrolls the faces in images in a collection of a server.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use super::{
 
 /// The images, and whom they show.
 #[derive(Debug, Args)]
-pub struct EnrolArgs {
+pub struct EnrollArgs {
     #[command(flatten)]
     to: CollectionArgs,
     /// The external_id of the subject whom all images show. Without it, the folder of an image names its subject. Libraries
@@ -30,22 +30,22 @@ pub struct EnrolArgs {
     /// What new subjects have, as a JSON object: consent, expires_at and metadata.
     #[arg(long, value_name = "JSON", value_parser = json_object, default_value = "{}")]
     details: Value,
-    /// The options of the enrolment, as a JSON object.
+    /// The options of the enrollment, as a JSON object.
     #[arg(long, value_name = "JSON", value_parser = json_object, default_value = "{}")]
     options: Value,
 }
 
-/// Enrols the faces, and prints one JSON line for each image.
+/// Enrolls the faces, and prints one JSON line for each image.
 ///
 /// # Errors
 /// Returns an error if the server refuses a request or cannot be reached.
-pub fn run(args: &EnrolArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &EnrollArgs) -> anyhow::Result<ExitCode> {
     files::check(&args.to.paths)?;
     tokio_runtime()?.block_on(async {
         let mut enrolling = Enrolling::begin(args).await?;
         let mut code = ExitCode::SUCCESS;
         for found in files::images(&args.to.paths) {
-            let mut line = match enrolling.enrol(&found).await? {
+            let mut line = match enrolling.enroll(&found).await? {
                 Ok(line) => line,
                 Err(error) => json!({"error": error.to_string()}),
             };
@@ -68,7 +68,7 @@ fn is_enrolled(line: &Value) -> bool {
 
 /// A collection that gets faces.
 struct Enrolling<'a> {
-    args: &'a EnrolArgs,
+    args: &'a EnrollArgs,
     client: Client,
     is_library: bool,
     /// The ids of the subjects by their `external_id`.
@@ -76,7 +76,7 @@ struct Enrolling<'a> {
 }
 
 impl<'a> Enrolling<'a> {
-    async fn begin(args: &'a EnrolArgs) -> anyhow::Result<Self> {
+    async fn begin(args: &'a EnrollArgs) -> anyhow::Result<Self> {
         let client = Client::new(&args.to.server)?;
         let collection = client.json(Method::GET, &args.to.path()).await?;
         let is_library = collection["kind"] == "library";
@@ -92,8 +92,8 @@ impl<'a> Enrolling<'a> {
         })
     }
 
-    /// Enrols the faces of an image. The inner error is that of the image alone.
-    async fn enrol(&mut self, found: &Found) -> anyhow::Result<anyhow::Result<Value>> {
+    /// Enrolls the faces of an image. The inner error is that of the image alone.
+    async fn enroll(&mut self, found: &Found) -> anyhow::Result<anyhow::Result<Value>> {
         let entry = match image_entry(found).await {
             Ok(entry) => entry,
             Err(error) => return Ok(Err(error)),

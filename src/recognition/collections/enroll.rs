@@ -1,7 +1,7 @@
-//! Enrolment: faces are added to a subject, if they are good enough and belong to nobody else.
+//! Enrollment: faces are added to a subject, if they are good enough and belong to nobody else.
 
 use facescan_imaging::quality::acceptance::Reason;
-use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrolment};
+use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrollment};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// The most similar faces that are looked at for a conflict. All but one can belong to the subject itself.
-const NEIGHBOURS: usize = 2;
+const NEIGHBORS: usize = 2;
 
 /// A vector to be enrolled.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FaceToEnrol {
+pub struct FaceToEnroll {
     /// The vector.
     pub vector: FaceVector,
     /// The stored face that it belongs to.
@@ -34,7 +34,7 @@ pub struct FaceToEnrol {
 
 /// What becomes of a face.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EnrolOutcome {
+pub enum EnrollOutcome {
     /// It is enrolled, with this id.
     Enrolled(Uuid),
     /// It is not enrolled.
@@ -56,8 +56,8 @@ pub enum Rejection {
         /// The measures that are out of range.
         reasons: Vec<Reason>,
     },
-    /// The vector has another contract than the collection.
-    ContractMismatch,
+    /// The vector has another vector space than the collection.
+    VectorSpaceMismatch,
     /// Another subject of the collection has a similar face.
     Conflict {
         /// The subject.
@@ -81,7 +81,7 @@ impl Rejection {
             Self::NoFace => "no_face",
             Self::SeveralFaces { .. } => "several_faces",
             Self::LowQuality { .. } => "low_quality",
-            Self::ContractMismatch => "contract_mismatch",
+            Self::VectorSpaceMismatch => "vector_space_mismatch",
             Self::Conflict { .. } => Self::CONFLICT,
             Self::Suppressed => "suppressed",
             Self::Image(_) => "image",
@@ -91,7 +91,7 @@ impl Rejection {
 
 /// A subject of a collection, and how its faces are enrolled.
 #[derive(Clone, Copy, Debug)]
-pub struct EnrolTarget<'a> {
+pub struct EnrollTarget<'a> {
     /// The collection.
     pub collection: &'a Collection,
     /// The subject.
@@ -105,7 +105,7 @@ impl Collections {
     ///
     /// # Errors
     /// Returns an error if the settings do not allow the purpose, or the subject does not exist or may not be enrolled.
-    pub async fn check_target(&self, target: EnrolTarget<'_>) -> Result<(), RecognitionError> {
+    pub async fn check_target(&self, target: EnrollTarget<'_>) -> Result<(), RecognitionError> {
         self.check_purpose(target.collection)?;
         let now = self.clock.now();
         let of = key(target.collection);
@@ -113,23 +113,23 @@ impl Collections {
         done(checked, target.subject)
     }
 
-    /// Enrols the faces that are not rejected. Returns one outcome for each face, in order. The audit trail has the outcomes
+    /// Enrolls the faces that are not rejected. Returns one outcome for each face, in order. The audit trail has the outcomes
     /// before this returns. Each face that is compared with other people is a search of the caller.
     ///
     /// # Errors
-    /// Returns an error, and enrols nothing, if the subject does not exist, may not be enrolled, the caller has not so many
+    /// Returns an error, and enrolls nothing, if the subject does not exist, may not be enrolled, the caller has not so many
     /// searches left, or the database fails.
-    pub async fn enrol(
+    pub async fn enroll(
         &self,
         context: &RequestContext,
-        target: EnrolTarget<'_>,
-        faces: Vec<Result<FaceToEnrol, Rejection>>,
-    ) -> Result<Vec<EnrolOutcome>, RecognitionError> {
+        target: EnrollTarget<'_>,
+        faces: Vec<Result<FaceToEnroll, Rejection>>,
+    ) -> Result<Vec<EnrollOutcome>, RecognitionError> {
         let faces = faces.into_iter().map(|face| match face {
-            Ok(face) => with_contract(target.collection, face),
+            Ok(face) => with_vector_space(target.collection, face),
             Err(rejection) => Ok(Err(rejection)),
         });
-        let faces: Vec<Result<FaceToEnrol, Rejection>> = faces.collect::<Result<_, _>>()?;
+        let faces: Vec<Result<FaceToEnroll, Rejection>> = faces.collect::<Result<_, _>>()?;
         let comparison = self.comparison(target).await?;
         let searches = match comparison.compares() {
             true => faces.iter().filter(|face| face.is_ok()).count(),
@@ -147,29 +147,29 @@ impl Collections {
             outcomes.push(match checked {
                 Ok(face) => {
                     let id = self.clock.new_id();
-                    accepted.push(NewEnrolment {
+                    accepted.push(NewEnrollment {
                         id,
                         face_id: face.face_id,
                         image_id: None,
                         is_acceptable: true,
                         vector: face.vector.values,
                     });
-                    EnrolOutcome::Enrolled(id)
+                    EnrollOutcome::Enrolled(id)
                 }
-                Err(rejection) => EnrolOutcome::Rejected(rejection),
+                Err(rejection) => EnrollOutcome::Rejected(rejection),
             });
         }
-        let event = enrol_event(target, searches, &outcomes);
+        let event = enroll_event(target, searches, &outcomes);
         let event = self.audit.entry(context, event);
         let subject = (key(target.collection), Some(target.subject));
         let now = self.clock.now();
-        let enrolled = self.store.enrol(subject, &accepted, now, event).await?;
+        let enrolled = self.store.enroll(subject, &accepted, now, event).await?;
         done(enrolled, target.subject)?;
         Ok(outcomes)
     }
 
     /// Returns whom the faces of a target are compared with.
-    async fn comparison(&self, target: EnrolTarget<'_>) -> Result<Comparison, RecognitionError> {
+    async fn comparison(&self, target: EnrollTarget<'_>) -> Result<Comparison, RecognitionError> {
         let collection = target.collection;
         if collection.kind == CollectionKind::Suppression {
             return Ok(Comparison::default());
@@ -187,10 +187,10 @@ impl Collections {
     /// Checks a face against the collection and the suppression collections.
     async fn check(
         &self,
-        target: EnrolTarget<'_>,
+        target: EnrollTarget<'_>,
         comparison: &Comparison,
-        face: FaceToEnrol,
-    ) -> Result<Result<FaceToEnrol, Rejection>, RecognitionError> {
+        face: FaceToEnroll,
+    ) -> Result<Result<FaceToEnroll, Rejection>, RecognitionError> {
         let suppressed = self
             .suppressed(&comparison.suppressions, &[&face.vector.values])
             .await?;
@@ -207,20 +207,20 @@ impl Collections {
     /// Returns the most similar other subject, if it reaches the threshold.
     async fn conflict(
         &self,
-        target: EnrolTarget<'_>,
+        target: EnrollTarget<'_>,
         vector: &FaceVector,
         threshold: f32,
     ) -> Result<Option<Rejection>, RecognitionError> {
         let collection = target.collection;
         let wanted = Wanted {
             threshold,
-            limit: NEIGHBOURS,
+            limit: NEIGHBORS,
             by_subject: true,
             must_be_exact: false,
         };
         let found = self.similar(collection, &vector.values, wanted).await?;
         let conflict = |face: &SimilarFace| {
-            let subject_id = face.row.enrolment.subject_id?;
+            let subject_id = face.row.enrollment.subject_id?;
             (subject_id != target.subject).then_some(Rejection::Conflict {
                 subject_id,
                 similarity: round_down(face.similarity),
@@ -245,14 +245,16 @@ impl Comparison {
     }
 }
 
-/// Rejects a face whose contract is not that of the collection.
-fn with_contract(
+/// Rejects a face whose vector space is not that of the collection.
+fn with_vector_space(
     collection: &Collection,
-    face: FaceToEnrol,
-) -> Result<Result<FaceToEnrol, Rejection>, RecognitionError> {
+    face: FaceToEnroll,
+) -> Result<Result<FaceToEnroll, Rejection>, RecognitionError> {
     match check_vector(collection, &face.vector) {
         Ok(()) => Ok(Ok(face)),
-        Err(RecognitionError::CollectionContract { .. }) => Ok(Err(Rejection::ContractMismatch)),
+        Err(RecognitionError::CollectionVectorSpace { .. }) => {
+            Ok(Err(Rejection::VectorSpaceMismatch))
+        }
         Err(error) => Err(error),
     }
 }
@@ -266,28 +268,32 @@ fn done(enrolled: Enrolled, subject: Uuid) -> Result<(), RecognitionError> {
     }
 }
 
-/// Returns the entry of an enrolment. One that compared faces with other people is recorded as searches are: whatever the
+/// Returns the entry of an enrollment. One that compared faces with other people is recorded as searches are: whatever the
 /// settings say.
-fn enrol_event(target: EnrolTarget<'_>, searches: usize, outcomes: &[EnrolOutcome]) -> AuditEvent {
-    let (mut enrolments, mut conflicts, mut suppressed) = (Vec::new(), Vec::new(), 0);
+fn enroll_event(
+    target: EnrollTarget<'_>,
+    searches: usize,
+    outcomes: &[EnrollOutcome],
+) -> AuditEvent {
+    let (mut enrollments, mut conflicts, mut suppressed) = (Vec::new(), Vec::new(), 0);
     for outcome in outcomes {
         match outcome {
-            EnrolOutcome::Enrolled(id) => enrolments.push(*id),
-            EnrolOutcome::Rejected(Rejection::Conflict { subject_id, .. }) => {
+            EnrollOutcome::Enrolled(id) => enrollments.push(*id),
+            EnrollOutcome::Rejected(Rejection::Conflict { subject_id, .. }) => {
                 conflicts.push(*subject_id);
             }
-            EnrolOutcome::Rejected(Rejection::Suppressed) => suppressed += 1,
-            EnrolOutcome::Rejected(_) => {}
+            EnrollOutcome::Rejected(Rejection::Suppressed) => suppressed += 1,
+            EnrollOutcome::Rejected(_) => {}
         }
     }
     let details = json!({
         "subject": target.subject,
         "searches": searches,
-        "enrolments": enrolments,
+        "enrollments": enrollments,
         "conflicts": conflicts,
         "suppressed": suppressed,
     });
-    let event = AuditEvent::change("enrol", target.collection.id).with(details);
+    let event = AuditEvent::change("enroll", target.collection.id).with(details);
     match searches {
         0 => event,
         _ => AuditEvent {
