@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Required};
 
 /// The shapes that were asked for before, by type. A type can have one for bodies and one for queries.
-static SHAPES: LazyLock<RwLock<HashMap<(TypeId, Source), Arc<Shape>>>> =
-    LazyLock::new(RwLock::default);
+static SHAPES: LazyLock<RwLock<Shapes>> = LazyLock::new(RwLock::default);
+
+type Shapes = HashMap<(TypeId, Source), Arc<Shape>>;
 
 /// Where a shape comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

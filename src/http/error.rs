@@ -136,6 +136,11 @@ impl ApiError {
             Self::Pipeline(PipelineError::InvalidOption(InvalidOption { option, detail })) => {
                 vec![FieldError::new(option.clone(), detail.clone())]
             }
+            Self::Pipeline(PipelineError::Ingest(
+                error @ (IngestError::TwoSources
+                | IngestError::NotBase64(_)
+                | IngestError::NotBase64Url),
+            )) => vec![FieldError::new("data", error.to_string())],
             _ => Vec::new(),
         }
     }

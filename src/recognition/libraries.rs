@@ -49,7 +49,7 @@ impl Libraries {
         }
     }
 
-    /// Store what a user decides about people.
+    /// Stores what a user decides about people.
     ///
     /// # Errors
     /// Returns an error if a person or a face does not exist, or if the database fails.

@@ -292,7 +292,7 @@ async fn an_invalid_operation_is_refused_with_the_reason() {
         ),
         (
             json!([{"op": "flip", "axis": "vertical", "by": 2}]),
-            "`operations[0].by`: is unknown",
+            "by`: is unknown",
         ),
         (json!([{"op": "crop"}]), "either `box` or `faces`"),
         (json!([{"op": "crop", "box": [9, 9, 9, 12]}]), "empty"),

@@ -25,13 +25,16 @@ pub(crate) struct Listed {
     pub(crate) file: &'static str,
     /// The statements by name.
     pub(crate) statements: &'static [(&'static str, &'static str)],
+    /// The statements that only Postgres runs.
+    pub(crate) of_postgres: &'static [(&'static str, &'static str)],
     /// The names of parts of statements, which the program completes when it runs them.
     pub(crate) parts: &'static [&'static str],
 }
 
-/// Tests the statements of the file. The names after `parts:` are of parts of statements, which no database knows.
+/// Tests the statements of the file. The names after `postgres:` are of statements that only Postgres runs, and those after
+/// `parts:` of parts of statements, which no database knows.
 macro_rules! statements {
-    ($($name:ident),* $(,)? $(; parts: $($part:ident),+)?) => {
+    ($($name:ident),* $(,)? $(; postgres: $($own:ident),+)? $(; parts: $($part:ident),+)?) => {
         #[cfg(test)]
         mod prepared {
             #[test]
@@ -39,6 +42,7 @@ macro_rules! statements {
                 $crate::prepared::check(&$crate::prepared::Listed {
                     file: file!(),
                     statements: &[$((stringify!($name), super::$name)),*],
+                    of_postgres: &[$($((stringify!($own), super::$own)),+)?],
                     parts: &[$($(stringify!($part)),+)?],
                 });
             }
@@ -52,7 +56,8 @@ pub(crate) use statements;
 pub(crate) fn check(listed: &Listed) {
     let mut missing = constants(&source(listed.file));
     missing.retain(|name| {
-        let is_statement = listed.statements.iter().any(|(known, _)| known == name);
+        let mut statements = listed.statements.iter().chain(listed.of_postgres);
+        let is_statement = statements.any(|(known, _)| known == name);
         !is_statement && !listed.parts.contains(&name.as_str())
     });
     assert!(missing.is_empty(), "`statements!` misses {missing:?}");
@@ -98,7 +103,7 @@ async fn refused_by_postgres(listed: &Listed) -> Vec<String> {
         .await;
     }
     let mut refused = Vec::new();
-    for &(name, statement) in listed.statements {
+    for &(name, statement) in listed.statements.iter().chain(listed.of_postgres) {
         run(&mut connection, "SAVEPOINT before").await;
         if let Err(error) = connection.prepare(numbered(statement)).await {
             refused.push(format!("Postgres, {name}: {error}"));

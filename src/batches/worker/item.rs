@@ -337,9 +337,8 @@ impl ItemRunner<'_> {
     /// Finds or makes the scan of an image. The transaction that finishes the item saves a new one.
     async fn scan<P: Plan>(&self, plan: &P, image: LoadedImage) -> Result<ItemEnd, RunError> {
         let runner = &self.batches.runner;
-        let ran = runner
-            .find_or_run(self.context, image, plan, Saving::ByCaller)
-            .await?;
+        // On the heap, because a worker holds one such future for each item.
+        let ran = Box::pin(runner.find_or_run(self.context, image, plan, Saving::ByCaller)).await?;
         let scan = match ran.scan {
             Some(StoredScan::Found(id)) => ScanOutcome::Cached(id),
             Some(StoredScan::New(rows)) => {

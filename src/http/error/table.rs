@@ -45,7 +45,7 @@ kinds! {
     NOT_FOUND(404, "not_found", "not found",
         "there is no image 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, or it was erased");
     METHOD_NOT_ALLOWED(405, "method_not_allowed", "method not allowed",
-        "this address does not take that method; see /docs");
+        "this address takes POST, and no other method");
     REQUEST_TIMEOUT(408, "request_timeout", "body too slow",
         "the body did not arrive within 60000 ms; send it faster, or fewer images");
     CONFLICT(409, "conflict", "conflict",

@@ -129,7 +129,15 @@ fn value(reading: Reading, name: &str, text: String) -> Result<Value, FieldError
     let converted = match reading {
         Reading::Flag => flag(&text).map(Value::Bool),
         Reading::Number => number_of(&text),
-        Reading::Tree => return tree(name, &text),
+        Reading::Tree => {
+            return match tree(name, &text)? {
+                Value::Null => Err(FieldError::new(
+                    name,
+                    "must not be null; leave it out for the default",
+                )),
+                tree => Ok(tree),
+            };
+        }
         // Some options are read only to be refused with a reason. They are booleans.
         Reading::Unknown => flag(&text).map(Value::Bool),
         Reading::Text => None,

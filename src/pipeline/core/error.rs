@@ -159,6 +159,8 @@ pub fn excerpt(error: &impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     admission::Priority,
     fields::{self, FieldErrors},
     ingest::intake::LoadedImage,
-    pipeline::core::error::{InvalidOption, PipelineError},
+    pipeline::core::error::PipelineError,
 };
 
 mod detect;

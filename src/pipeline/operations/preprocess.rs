@@ -218,7 +218,7 @@ impl Dtype {
     }
 
     /// Converts values to little-endian bytes. Rounds to the nearest value.
-    fn bytes(self, values: Vec<f32>) -> Bytes {
+    pub(in crate::pipeline) fn bytes(self, values: Vec<f32>) -> Bytes {
         match self {
             // The values are little-endian in memory already, so they are not copied.
             Self::F32 if cfg!(target_endian = "little") => Bytes::from_owner(Floats(values)),

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 pub(super) async fn entries(app: &TestApp, tenant: &str) -> Vec<AuditEntry> {
-    let audit = &app.app.retention.audit;
+    let audit = &app.app.retention.store;
     audit.audit_entries(tenant, 0, 100).await.unwrap()
 }
 

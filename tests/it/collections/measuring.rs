@@ -275,7 +275,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let entries = app
         .app
         .retention
-        .audit
+        .store
         .audit_entries("default", 0, 10)
         .await;
     let entries = entries.unwrap();

@@ -65,7 +65,7 @@ async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
             expires,
             ..Evidence::default()
         };
-        verify(&**audit, "audit", evidence).await.unwrap()
+        verify(audit, "audit", evidence).await.unwrap()
     };
     assert_eq!(intact(check(&[], false).await), (10, 10));
     let noted = |number, hash| NotedHead { number, hash };

@@ -212,10 +212,10 @@ async fn a_clustering_changes_no_decision(store: &Store) {
         .map(|face| face.enrollment.id)
         .collect();
     assert_eq!(nobody, [faces[2].1]);
-    let page = store
+    let found = store
         .library_faces(key(&library), FaceFilter::All, page(Some(faces[1].1), 1))
         .await;
-    assert_eq!(page.unwrap()[0].enrollment.id, faces[2].1);
+    assert_eq!(found.unwrap()[0].enrollment.id, faces[2].1);
 
     // A decision about a person of another tenant is refused.
     let decision = Decision::Merge {

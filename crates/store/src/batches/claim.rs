@@ -181,11 +181,11 @@ async fn next_chunk(
 crate::prepared::statements!(
     NEXT_BATCH,
     NEXT_CHUNK,
-    NEXT_FREE_CHUNK,
     LEASE_CHUNK,
     ITEMS_OF_CHUNK,
     START_BATCH,
     SERVE_TENANT,
     EXTEND_LEASE,
-    BEGIN_ITEM
+    BEGIN_ITEM;
+    postgres: NEXT_FREE_CHUNK
 );

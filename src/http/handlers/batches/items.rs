@@ -61,15 +61,13 @@ pub struct ItemsQuery {
     data: Option<bool>,
 }
 
-/// Reads a position. `after` is text, because for other lists it is an id.
+/// Reads a position. The database has signed numbers.
 fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let position: Option<u64> = text.parse().ok();
-    // The database has signed numbers.
-    match position.filter(|&position| i64::try_from(position).is_ok()) {
-        Some(position) => Ok(Some(position)),
-        None => Err(D::Error::custom("must be the `next` of a page")),
+    let position = Option::<u64>::deserialize(deserializer)?;
+    if position.is_some_and(|position| i64::try_from(position).is_err()) {
+        return Err(D::Error::custom("must be the `next` of a page"));
     }
+    Ok(position)
 }
 
 /// The state of an item.

@@ -70,7 +70,7 @@ fn errors_of_requests() -> Vec<ApiError> {
         },
         AdmissionError::Images(Priority::Interactive).into(),
         not_found("image", id),
-        ApiError::MethodNotAllowed,
+        ApiError::MethodNotAllowed("this address takes POST, and no other method".to_owned()),
         AccessError::InvalidCredential.into(),
         AccessError::MissingScope(Scope::Read).into(),
         AccessError::RateLimited {

@@ -78,9 +78,10 @@ impl ScanPlan {
 
     /// Returns the memory for an image of a size.
     pub(super) fn memory_for(&self, size: Size) -> u64 {
-        let search = match self.aligned {
-            true => 0,
-            false => memory::detection(&self.detect),
+        let search = if self.aligned {
+            0
+        } else {
+            memory::detection(&self.detect)
         };
         memory::decoding(size).max(memory::samples(work::pixels(size)) + search)
     }

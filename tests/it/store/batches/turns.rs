@@ -1,7 +1,5 @@
 //! The turns of tenants and workers.
 
-use std::sync::Arc;
-
 use facescan_store::{BatchState, NewBatch, Store};
 
 use super::{claim, claim_at, finish, new_batch, submit};
@@ -57,7 +55,7 @@ pub async fn claim_concurrently(batches: &Store) {
     const CHUNKS: usize = 40;
     let batch = submit(batches, new_batch("together", 1), CHUNKS).await;
     let workers = (0..8).map(|_| {
-        let batches = Arc::clone(batches);
+        let batches = batches.clone();
         tokio::spawn(async move {
             let mut positions = vec![];
             while let Some(chunk) = claim(&batches, noon()).await {
