@@ -49,7 +49,7 @@ impl FaceBox {
     }
 }
 
-/// Deletes a face in every scan; see [`Store::erase_face`]. Returns what it has deleted.
+/// Deletes a face in every scan; see [`Store::erase_face`](crate::Store::erase_face). Returns what it has deleted.
 pub(super) async fn delete_face(
     connection: &mut Connection<'_>,
     tenant: &str,
