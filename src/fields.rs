@@ -133,7 +133,7 @@ impl FieldError {
 
 impl FieldErrors {
     /// Creates the errors of options.
-    pub fn of_options(errors: Vec<FieldError>) -> Self {
+    pub fn from_options(errors: Vec<FieldError>) -> Self {
         Self {
             noun: "option",
             errors,
@@ -141,7 +141,7 @@ impl FieldErrors {
     }
 
     /// Creates the errors of the fields of a body.
-    pub fn of_fields(errors: Vec<FieldError>) -> Self {
+    pub fn from_fields(errors: Vec<FieldError>) -> Self {
         Self {
             noun: "field",
             errors,
@@ -151,7 +151,7 @@ impl FieldErrors {
 
 impl From<FieldError> for FieldErrors {
     fn from(error: FieldError) -> Self {
-        Self::of_fields(vec![error])
+        Self::from_fields(vec![error])
     }
 }
 

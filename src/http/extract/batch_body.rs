@@ -75,7 +75,7 @@ impl HeadFields {
     /// # Errors
     /// [`ApiError::Pipeline`] if the operation is missing.
     pub fn into_head(self, idempotency_key: Option<String>) -> Result<BatchHead, ApiError> {
-        let missing = || FieldErrors::of_options(vec![missing_operation()]);
+        let missing = || FieldErrors::from_options(vec![missing_operation()]);
         let operation = self.operation.ok_or_else(missing)?;
         Ok(BatchHead {
             operation,
@@ -228,7 +228,7 @@ fn head_of(
             if has_head {
                 errors.extend(head.err().map_or_else(Vec::new, |head| head.errors));
             }
-            Err(FieldErrors::of_options(errors).into())
+            Err(FieldErrors::from_options(errors).into())
         }
     }
 }

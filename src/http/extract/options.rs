@@ -90,7 +90,7 @@ impl SentOptions {
     {
         let tree = self.into_tree(&Shape::from_schema::<O>());
         fields::read(
-            &Value::Object(tree.map_err(FieldErrors::of_options)?),
+            &Value::Object(tree.map_err(FieldErrors::from_options)?),
             "option",
         )
     }
@@ -106,7 +106,7 @@ where
 {
     let sent = SentOptions::from_query(query)?;
     let tree = sent.into_tree(&Shape::from_params::<O>());
-    let tree = Value::Object(tree.map_err(FieldErrors::of_options)?);
+    let tree = Value::Object(tree.map_err(FieldErrors::from_options)?);
     Ok(fields::read_params(&tree)?)
 }
 
@@ -119,7 +119,7 @@ pub fn page_size(requested: Option<u32>, default: u32, most: u32) -> Result<u32,
         limit if (1..=most).contains(&limit) => Ok(limit),
         _ => {
             let allowed = format!("a whole number from 1 to {most}");
-            Err(FieldErrors::of_options(vec![FieldError::not_allowed("limit", allowed)]).into())
+            Err(FieldErrors::from_options(vec![FieldError::not_allowed("limit", allowed)]).into())
         }
     }
 }

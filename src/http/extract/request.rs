@@ -58,7 +58,7 @@ pub(super) async fn read_request<C: Content, O: RequestOptions>(
     let context = RequestContext::of(&request)?;
     let (admitted, request) = Admitted::admit_body(request, state, priority).await?;
     let mut body: ReadBody<C> = read_body(format, request, state, admitted.body()).await?;
-    let mut errors = FieldErrors::of_fields(body.field_errors(&Shape::from_schema::<O>()));
+    let mut errors = FieldErrors::from_fields(body.field_errors(&Shape::from_schema::<O>()));
     let options = query.overridden_by(body.options).read::<O>();
     let options = match (options, errors.errors.is_empty()) {
         (Ok(options), true) => options,

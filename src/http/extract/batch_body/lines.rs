@@ -99,7 +99,7 @@ impl Lines {
                 let head: Result<Fields, _> = from_json(&line);
                 head.map(|head| head.0).map_err(|error| match error {
                     ParseError::Syntax(detail) => wrong(&detail),
-                    ParseError::Field(error) => FieldErrors::of_options(vec![error]).into(),
+                    ParseError::Field(error) => FieldErrors::from_options(vec![error]).into(),
                 })
             }
             Some(_) => Err(ApiError::invalid_body(format!(
