@@ -25,6 +25,7 @@ def hostile(args: argparse.Namespace) -> None:
     if not chosen:
         sys.exit(f"drill: no attack has {' or '.join(args.only)} in its name; --list prints them")
     Target.binary = Path(args.server).absolute() if args.server else Target.binary
+    Target.samples = args.alone or Target.samples
     databases = [args.database] if args.database else [name for name in BOTH if name == "sqlite" or os.environ.get("TEST_DATABASE_URL")]
     state_limit()
     results = []

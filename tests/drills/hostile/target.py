@@ -111,6 +111,8 @@ class Target(Installation):
     """A server with the tenants `alice`, who attacks, and `bob`, who is watched."""
 
     binary = BENCH.with_name("facescan")
+    # Requests of bob alone, before each attack.
+    samples = 60
 
     def __init__(self, database: str, **settings: object) -> None:
         defaults = {

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from .target import PHOTO, Target
 
-# Requests of bob alone, before each attack.
-SAMPLES = 60
 PAUSE_S = 0.04
 # A request of bob without a response in this time is an error.
 PATIENCE_S = 10
@@ -91,7 +89,7 @@ def detections(target: Target) -> Repeated:
     return Repeated(target, "POST", "/detect?store=false", PAUSE_S, PHOTO)
 
 
-def alone(target: Target, count: int = SAMPLES) -> Latencies:
+def alone(target: Target, count: int) -> Latencies:
     bob = detections(target)
     for _ in range(count):
         bob.once()
@@ -102,7 +100,7 @@ def alone(target: Target, count: int = SAMPLES) -> Latencies:
 def watch(target: Target, attack: Callable[[], None], delay: float) -> Figures:
     """Runs an attack and watches the server meanwhile. Bob comes after a delay, and is silent as long before."""
     alone(target, 10)
-    before = alone(target)
+    before = alone(target, target.samples)
     time.sleep(delay)
     resident = target.status_field("VmRSS")
     Path(f"/proc/{target.server.pid}/clear_refs").write_text("5")
