@@ -33,6 +33,7 @@ test: ## run all tests, with a temporary Postgres server
 	scripts/setup --tests
 	scripts/s3-server --install
 	scripts/postgres run cargo test --locked --workspace --tests $(FEATURES)
+	$(if $(FACESCAN_TESTDATA),scripts/postgres run cargo test --locked --workspace --test it $(FEATURES) -- --ignored --skip triton --skip qdrant)
 
 test-torch: ## build with libtorch and run its tests; run `make test` first
 	scripts/setup --tests --torch
@@ -41,7 +42,7 @@ test-torch: ## build with libtorch and run its tests; run `make test` first
 
 test-triton: ## test the remote backend with a Triton server (Linux x86-64, Python 3.11)
 	scripts/setup --triton
-	scripts/triton run cargo test --locked --test it kserve
+	scripts/triton run cargo test --locked --test it kserve -- --include-ignored
 
 lint-torch: ## run clippy on the build with libtorch
 	scripts/setup --torch

@@ -15,13 +15,12 @@ use crate::support::database::{Database, execute, on_postgres, on_sqlite};
 #[cfg(feature = "qdrant")]
 use crate::support::qdrant::on_qdrant;
 
-/// Returns the folder in a variable of the environment. Without it, prints that the test is skipped.
-fn folder_of(variable: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: {variable} is not set");
-    }
+/// Returns the folder in a variable of the environment.
+fn folder_of(variable: &str) -> PathBuf {
+    let folder = std::env::var_os(variable);
     folder
+        .unwrap_or_else(|| panic!("{variable} names no folder; run `make test`"))
+        .into()
 }
 
 /// Returns whether a file below a folder has these bytes.
@@ -83,9 +82,7 @@ async fn erase_and_purge(gallery: &mut Gallery<'_>, erased: &Face) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn erased_vectors_leave_the_files_of_postgres() {
-    let Some(folder) = folder_of("TEST_DATABASE_DATA") else {
-        return;
-    };
+    let folder = folder_of("TEST_DATABASE_DATA");
     on_postgres(|database: Database| async move {
         let (under_test, index) = pgvector(&database, MIN_FACES).await;
         let (mut gallery, erased, kept) = enrolled(&under_test).await;
@@ -134,10 +131,9 @@ async fn erased_vectors_leave_the_files_of_sqlite() {
 /// Needs a real server: QDRANT_URL, and its folder in QDRANT_STORAGE.
 #[cfg(feature = "qdrant")]
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Qdrant server, QDRANT_URL, and its folder, QDRANT_STORAGE"]
 async fn erased_vectors_leave_the_files_of_qdrant() {
-    let Some(folder) = folder_of("QDRANT_STORAGE") else {
-        return;
-    };
+    let folder = folder_of("QDRANT_STORAGE");
     on_sqlite(|database: Database| async move {
         on_qdrant(|server| async move {
             let under_test = qdrant(&database, &server).await;
