@@ -38,7 +38,7 @@ test: ## run all tests, with a temporary Postgres server
 test-torch: ## build with libtorch and run its tests; run `make test` first
 	scripts/setup --tests --torch
 	scripts/torchscript
-	$(WITH_TORCH) cargo test --locked -p facescan -p facescan-inference --features facescan/torch --lib --test it -- torch golden_values
+	$(WITH_TORCH) cargo test --locked -p facescan -p facescan-inference -p facescan-pipeline --features facescan/torch --lib --test it -- torch golden_values
 
 test-triton: ## test the remote backend with a Triton server (Linux x86-64, Python 3.11)
 	scripts/setup --triton
@@ -46,7 +46,7 @@ test-triton: ## test the remote backend with a Triton server (Linux x86-64, Pyth
 
 lint-torch: ## run clippy on the build with libtorch
 	scripts/setup --torch
-	$(WITH_TORCH) cargo clippy --locked -p facescan -p facescan-inference --features facescan/torch --lib --tests -- -D warnings
+	$(WITH_TORCH) cargo clippy --locked -p facescan -p facescan-inference -p facescan-pipeline --features facescan/torch --lib --tests -- -D warnings
 
 lint: ## check the formatting, clippy, the layers, the crates, the pins, the Python programs, the container files, and the alert rules
 	cargo fmt --all --check

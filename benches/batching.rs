@@ -3,7 +3,6 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use facescan::telemetry::metrics::Metrics;
 use facescan_clock::SystemClock;
 use facescan_inference::pool::CpuPool;
 use facescan_inference::{
@@ -12,6 +11,7 @@ use facescan_inference::{
     placement::DevicePlacement,
     tensor::{Signature, Tensor},
 };
+use facescan_telemetry::metrics::Metrics;
 
 const ROW: [usize; 1] = [16];
 

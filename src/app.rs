@@ -2,28 +2,30 @@
 
 use std::sync::Arc;
 
+use facescan_audit::{AuditLog, heads::HeadPublisher, refusals::RefusalLog};
+use facescan_batches::Batches;
 use facescan_clock::Clock;
+use facescan_config::Config;
 use facescan_inference::{
     backend::Backend,
     registry::{ModelSpec, Registry},
 };
+use facescan_pipeline::{
+    Pipeline,
+    admission::Admission,
+    context::{Principal, RequestContext, RequestId},
+    runner::{Runner, model_file},
+};
+use facescan_recognition::{
+    calibration::Calibrations, collections::Collections, libraries::Libraries,
+};
 use facescan_store::{Model, Store, StoreError};
+use facescan_telemetry::metrics::Metrics;
 
 use crate::{
     access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
-    admission::Admission,
-    audit::{AuditLog, heads::HeadPublisher, refusals::RefusalLog},
-    batches::Batches,
-    config::Config,
-    context::{Principal, RequestContext, RequestId},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
-    pipeline::{
-        Pipeline,
-        runner::{Runner, model_file},
-    },
-    recognition::{calibration::Calibrations, collections::Collections, libraries::Libraries},
-    telemetry::metrics::Metrics,
 };
 
 pub use builder::{AppBuilder, open_store};

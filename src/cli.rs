@@ -7,13 +7,11 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use facescan_config::{Config, Provenance, Sources};
+use facescan_pipeline::operations::scan::kind::ScanKind;
+use facescan_telemetry::redaction::{self, redact};
 
-use crate::{
-    config::{Config, Provenance, Sources},
-    http, permissions,
-    pipeline::operations::scan::kind::ScanKind,
-    telemetry::redaction::{self, redact},
-};
+use crate::{http, permissions};
 use facescan_inference::registry::Registry;
 
 pub mod audit;

@@ -9,25 +9,24 @@ pub mod retention;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use facescan_audit::{AuditEvent, AuditLog};
+use facescan_batches::{
+    Batches,
+    error::BatchError,
+    payloads::{ObjectKind, ObjectOwner},
+};
+use facescan_pipeline::{
+    context::RequestContext,
+    core::image_file::{ContentHash, hash_from_hex, hex},
+};
 use facescan_store::{
     Erasure, ErasureTarget, ItemErasure, ItemToErase, NewErasure, Store, StoreError,
 };
+use facescan_telemetry::metrics::labels::Sweep;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-use crate::{
-    audit::{AuditEvent, AuditLog},
-    batches::{
-        Batches,
-        error::BatchError,
-        payloads::{ObjectKind, ObjectOwner},
-    },
-    context::RequestContext,
-    pipeline::core::image_file::{ContentHash, hash_from_hex, hex},
-    telemetry::metrics::labels::Sweep,
-};
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);

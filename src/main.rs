@@ -1,7 +1,8 @@
 //! The `facescan` binary.
 
 use clap::Parser;
-use facescan::{cli::Cli, exit, heap, telemetry};
+use facescan::{cli::Cli, exit, heap};
+use facescan_telemetry as telemetry;
 
 /// Decoding allocates and frees megabytes per request on many threads. The system's allocator is slow at that.
 #[global_allocator]

@@ -3,23 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
-use tokio::io::AsyncReadExt;
-
-use crate::{
+use facescan_pipeline::{
     admission::Priority,
-    app::App,
     context::RequestContext,
+    core::{budget::Budget, error::PipelineError},
     ingest::{
         intake::{LoadedImage, Requester},
         source::ImageInput,
     },
-    pipeline::{
-        core::{budget::Budget, error::PipelineError},
-        operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
-        results::ErrorEntry,
-    },
+    operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
+    results::ErrorEntry,
 };
+use futures::{Stream, StreamExt};
+use tokio::io::AsyncReadExt;
+
+use crate::{app::App, http::error::entry_in_full};
 use facescan_inference::device::DeviceState;
 
 /// Where an image comes from.
@@ -51,7 +49,7 @@ impl Source {
             priority: Priority::Interactive,
         };
         let loaded = app.runner.intake.load(image, requester).await;
-        loaded.map_err(ErrorEntry::in_full)
+        loaded.map_err(entry_in_full)
     }
 }
 
@@ -162,7 +160,7 @@ impl<'a> Preprocessor<'a> {
             ..self.plan.clone()
         };
         let row = self.app.runner.run(&self.context, image, &plan).await;
-        row.map(|output| output.result).map_err(ErrorEntry::in_full)
+        row.map(|output| output.result).map_err(entry_in_full)
     }
 
     /// Collects all rows in memory. [`rows`](Self::rows) keeps none. Sources may differ in size. Failed sources are

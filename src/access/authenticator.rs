@@ -3,17 +3,15 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
+use facescan_config::{
+    Config, ConfiguredKey,
+    scope::{Scope, Scopes},
+};
+use facescan_pipeline::context::Principal;
 use facescan_store::{ApiKey, Store, StoreError};
 use time::OffsetDateTime;
 
 use super::{error::AccessError, key_cache::KeyCache, openid::OpenId, secret::SentKey};
-use crate::{
-    config::{Config, ConfiguredKey},
-    context::{
-        Principal,
-        scope::{Scope, Scopes},
-    },
-};
 
 /// The last use of a key is recorded at most this often.
 const RECORD_USE_EVERY: Duration = Duration::from_secs(60);
@@ -150,15 +148,14 @@ fn stored_principal(key: &ApiKey) -> Principal {
     }
 }
 
-impl Principal {
-    /// Checks that the principal has a scope.
-    ///
-    /// # Errors
-    /// Returns [`AccessError::MissingScope`] if it does not have it.
-    pub fn require(&self, scope: Scope) -> Result<(), AccessError> {
-        match self.scopes.contains(scope) {
-            true => Ok(()),
-            false => Err(AccessError::MissingScope(scope)),
-        }
+/// Checks that a principal has a scope.
+///
+/// # Errors
+/// Returns [`AccessError::MissingScope`] if it does not have it.
+pub fn require(principal: &Principal, scope: Scope) -> Result<(), AccessError> {
+    if principal.scopes.contains(scope) {
+        Ok(())
+    } else {
+        Err(AccessError::MissingScope(scope))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use facescan_config::scope::Scope;
+use facescan_pipeline::core::error::InvalidOption;
 use facescan_store::StoreError;
 use thiserror::Error;
 
 use super::{openid::JwksError, secret::NoRandomness};
-use crate::{context::scope::Scope, pipeline::core::error::InvalidOption};
 
 /// Why a request is refused.
 #[derive(Debug, Error)]

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use facescan_audit::AuditEvent;
 use facescan_clock::Clock;
+use facescan_config::{is_tenant, scope::Scope};
+use facescan_pipeline::core::error::InvalidOption;
 use facescan_store::{ApiKey, NewAuditEntry, Store};
 use secrecy::SecretString;
 use serde_json::json;
@@ -11,10 +14,6 @@ use time::OffsetDateTime;
 use super::{
     error::KeyError,
     secret::{self, NewSecret},
-};
-use crate::{
-    audit::AuditEvent, config::is_tenant, context::scope::Scope,
-    pipeline::core::error::InvalidOption,
 };
 
 /// The name of the creation of a key in the audit trail.

@@ -7,6 +7,11 @@ mod web;
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
+use facescan_config::{OpenId as Settings, is_tenant, scope::Scopes};
+use facescan_pipeline::{
+    context::Principal,
+    core::image_file::{ContentHash, hex},
+};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -17,11 +22,6 @@ pub use self::{
     web::WebJwks,
 };
 use super::error::AccessError;
-use crate::{
-    config::{OpenId as Settings, is_tenant},
-    context::{Principal, scope::Scopes},
-    pipeline::core::image_file::{ContentHash, hex},
-};
 
 /// How far the clocks of the issuer and of this machine may differ.
 const LEEWAY: Duration = Duration::from_secs(60);

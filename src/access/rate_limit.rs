@@ -12,6 +12,8 @@ use std::{
 };
 
 use facescan_clock::Clock;
+use facescan_config::RateLimits as Settings;
+use facescan_pipeline::context::Principal;
 use governor::{
     Quota, RateLimiter,
     clock::Clock as GovernorClock,
@@ -21,7 +23,6 @@ use governor::{
 };
 
 use super::error::AccessError;
-use crate::{config::RateLimits as Settings, context::Principal};
 
 /// The bytes that one token stands for.
 const BYTES_A_TOKEN: usize = 1024;
@@ -282,7 +283,7 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_clock::TestClock;
+    use facescan_clock::testing::TestClock;
 
     fn limits(settings: Settings) -> (RateLimits, Arc<TestClock>) {
         let clock = Arc::new(TestClock::default());

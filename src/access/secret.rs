@@ -4,11 +4,10 @@
 //! nobody can find it from its digest, and a slow hash would add nothing.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use facescan_pipeline::core::image_file::hex;
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-
-use crate::pipeline::core::image_file::hex;
 
 /// The first part of every key. Scanners for leaked secrets can search for it.
 const PREFIX: &str = "fsk_";

@@ -6,20 +6,17 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_audit::{
+    heads::{HeadPublisher, destination::HeadDestination},
+    key::AuditKey,
+};
+use facescan_batches::payloads::open_bucket;
 use facescan_clock::Clock;
+use facescan_config::Config;
 use facescan_outbound::tls;
 use facescan_store::Store;
+use facescan_telemetry::metrics::Metrics;
 use url::Url;
-
-use crate::{
-    audit::{
-        heads::{HeadPublisher, destination::HeadDestination},
-        key::AuditKey,
-    },
-    batches::payloads::open_bucket,
-    config::Config,
-    telemetry::metrics::Metrics,
-};
 
 /// The time limit of one delivery over HTTP.
 const TIMEOUT: Duration = Duration::from_secs(15);

@@ -3,7 +3,16 @@
 use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
 use anyhow::{Context, bail};
+use facescan_audit::{AuditLog, key::AuditKey, refusals::RefusalLog};
+use facescan_batches::{
+    Batches,
+    payloads::Payloads,
+    queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
+    running::RunningBatches,
+    watches::BatchWatches,
+};
 use facescan_clock::Clock;
+use facescan_config::{AuditLevel, Config, DecodeMode};
 use facescan_imaging::{
     decode::{DecodeOptions, SYSTEM_LIBRARY, TurboJpeg},
     limits::Limits,
@@ -14,7 +23,27 @@ use facescan_inference::{
     pool::{CpuPool, PoolOptions},
     registry::Registry,
 };
+use facescan_pipeline::{
+    Pipeline,
+    admission::{
+        Admission, Budgets,
+        priority_semaphore::{PermitLimits, PrioritySemaphore},
+    },
+    core::work::WorkLimit,
+    ingest::{
+        fetch::{Fetcher, SystemLookup, web::WebFetcher},
+        intake::Intake,
+        post::WebPoster,
+    },
+    runner::Runner,
+};
+use facescan_recognition::{
+    calibration::Calibrations,
+    collections::{Collections, quota::SearchQuota},
+    libraries::Libraries,
+};
 use facescan_store::{Observer, Store, StoreSettings};
+use facescan_telemetry::metrics::{Metrics, labels::Limit};
 
 use super::{
     App, audit_heads, face_index,
@@ -29,33 +58,8 @@ use crate::{
         openid::{OpenId, WebJwks},
         rate_limit::RateLimits,
     },
-    admission::{
-        Admission, Budgets,
-        priority_semaphore::{PermitLimits, PrioritySemaphore},
-    },
-    audit::{AuditLog, key::AuditKey, refusals::RefusalLog},
-    batches::{
-        Batches,
-        payloads::Payloads,
-        queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
-        running::RunningBatches,
-        watches::BatchWatches,
-    },
-    config::{AuditLevel, Config, DecodeMode},
     erasure::{Erasures, retention::RetentionSweeper},
-    ingest::{
-        fetch::{Fetcher, SystemLookup, web::WebFetcher},
-        intake::Intake,
-        post::WebPoster,
-    },
     lifecycle::Lifecycle,
-    pipeline::{Pipeline, core::work::WorkLimit, runner::Runner},
-    recognition::{
-        calibration::Calibrations,
-        collections::{Collections, quota::SearchQuota},
-        libraries::Libraries,
-    },
-    telemetry::metrics::{Metrics, labels::Limit},
 };
 
 /// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.

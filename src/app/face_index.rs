@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use facescan_config::{Config, IndexChoice};
 use facescan_inference::pool::CpuPool;
+use facescan_recognition::index::{
+    FaceIndex,
+    exact::ExactIndex,
+    pgvector::{HnswSettings, PgvectorIndex},
+};
 use facescan_store::{Graph, Store, VectorIndexes};
 
-use crate::{
-    config::{Config, IndexChoice},
-    recognition::index::{
-        FaceIndex,
-        exact::ExactIndex,
-        pgvector::{HnswSettings, PgvectorIndex},
-    },
-};
-
 #[cfg(feature = "qdrant")]
-use crate::recognition::index::qdrant::QdrantIndex;
+use facescan_recognition::index::qdrant::QdrantIndex;
 
 /// The oldest version of pgvector whose indexes survive VACUUM, on which erasures depend.
 const MIN_VERSION: [u32; 3] = [0, 8, 4];

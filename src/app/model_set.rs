@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
+use facescan_config::Config;
 use facescan_imaging::tensor::Normalization;
 use facescan_inference::{
     device::{Assignment, Devices},
@@ -10,15 +11,12 @@ use facescan_inference::{
     image_executor::{self, ImageExecutor},
     registry::{ModelSpec, Role},
 };
+use facescan_pipeline::{
+    models::{Models, detector::Detector, grader::Grader, preprocessing::Preprocessing},
+    operations::{enhance::FinishJob, process},
+};
 
 use super::models::{Connected, Loaded, Loader};
-use crate::{
-    config::Config,
-    pipeline::{
-        models::{Models, detector::Detector, grader::Grader, preprocessing::Preprocessing},
-        operations::{enhance::FinishJob, process},
-    },
-};
 
 /// The models and graphs that the pipeline uses.
 pub(super) struct ModelSet {

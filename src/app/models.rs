@@ -3,8 +3,8 @@
 
 use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
-use crate::{config::Config, pipeline::models::loaded::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
+use facescan_config::Config;
 use facescan_imaging::warp::ALIGNED_SIDE;
 use facescan_inference::pool::CpuPool;
 use facescan_inference::{
@@ -19,6 +19,8 @@ use facescan_inference::{
     proof::{DetectorInput, Proof},
     registry::{ModelSpec, Registry, RoleInput},
 };
+use facescan_pipeline::models::loaded::LoadedModel;
+use facescan_telemetry::metrics::Metrics;
 
 mod cpu;
 mod device;

@@ -9,21 +9,19 @@ use std::{
 
 use anyhow::bail;
 use clap::Subcommand;
+use facescan_audit::{
+    AuditEvent, command_entry,
+    heads::{NotedHeads, read_heads},
+    key::AuditKey,
+    verify::{Evidence, NotedHead, Verdict, export, verify},
+};
 use facescan_clock::SystemClock;
+use facescan_config::Config;
+use facescan_pipeline::core::image_file::{hash_from_hex, hex};
 use facescan_store::Store;
 use serde_json::json;
 
 use super::runtime::{open_database, tokio_runtime};
-use crate::{
-    audit::{
-        AuditEvent, command_entry,
-        heads::{NotedHeads, read_heads},
-        key::AuditKey,
-        verify::{Evidence, NotedHead, Verdict, export, verify},
-    },
-    config::Config,
-    pipeline::core::image_file::{hash_from_hex, hex},
-};
 
 /// What to do with the audit trail.
 #[derive(Debug, Subcommand)]

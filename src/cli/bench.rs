@@ -4,12 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use facescan_config::{Config, Provenance};
 
 use super::runtime::start_quiet_logs;
-use crate::{
-    config::{Config, Provenance},
-    lifecycle,
-};
+use crate::lifecycle;
 
 mod devices;
 pub mod images;

@@ -11,7 +11,13 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use facescan_config::{Config, Provenance};
 use facescan_imaging::precision::NumericPrecision;
+use facescan_pipeline::core::{image_file::hex, scan::Scan};
+use facescan_recognition::{
+    calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
+    verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
+};
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
@@ -21,15 +27,7 @@ use super::{
     scan::{files, progress_bar},
     verify::scan,
 };
-use crate::{
-    app::App,
-    config::{Config, Provenance},
-    pipeline::core::{image_file::hex, scan::Scan},
-    recognition::{
-        calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
-        verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
-    },
-};
+use crate::app::App;
 
 /// The fewest people that a bootstrap is of any use for.
 const MIN_PEOPLE: usize = 30;

@@ -15,7 +15,16 @@ use facescan_clustering::{
     Assignment, Face, Faces, Neighbor, Scope, group,
     metrics::{bcubed, pairwise},
 };
+use facescan_config::{Config, Provenance};
 use facescan_imaging::quality::acceptance::Preset;
+use facescan_pipeline::core::scan::Scan;
+use facescan_recognition::{
+    libraries::{
+        clustering::{check, settings},
+        neighbors::all_neighbors,
+    },
+    verify::{FaceChoice, VerifyPlan, VerifyRequest},
+};
 use futures::StreamExt;
 use serde::Serialize;
 
@@ -25,18 +34,7 @@ use super::{
     scan::{files, progress_bar},
     verify::scan,
 };
-use crate::{
-    app::App,
-    config::{Config, Provenance},
-    pipeline::core::scan::Scan,
-    recognition::{
-        libraries::{
-            clustering::{check, settings},
-            neighbors::all_neighbors,
-        },
-        verify::{FaceChoice, VerifyPlan, VerifyRequest},
-    },
-};
+use crate::app::App;
 
 /// The images, and how their faces are grouped.
 #[derive(Debug, Args)]

@@ -6,9 +6,8 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_config::{Config, Provenance};
 use serde_json::{Map, json};
-
-use crate::config::{Config, Provenance};
 
 /// Prints every setting with its origin, as YAML with the origin in a comment, or as JSON.
 ///

@@ -8,12 +8,10 @@ use std::{
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use facescan_config::{Config, Provenance};
 
 use super::runtime::{backend, start_quiet_logs, store_nothing, tokio_runtime};
-use crate::{
-    app::App,
-    config::{Config, Provenance},
-};
+use crate::app::App;
 use facescan_clock::SystemClock;
 use facescan_inference::{
     device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, ProviderReport},

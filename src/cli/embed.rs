@@ -8,24 +8,22 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use facescan_config::{Config, Provenance};
+use facescan_pipeline::{
+    context::RequestContext,
+    operations::{
+        embed_image::ImageEmbeddingPlan,
+        scan::{kind::ScanKind, plan::ScanPlan},
+    },
+    results::ErrorEntry,
+};
 use futures::StreamExt;
 
 use super::{
     runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{self, ScanArgs, files, in_work, progress_bar, read},
 };
-use crate::{
-    app::App,
-    config::{Config, Provenance},
-    context::RequestContext,
-    pipeline::{
-        operations::{
-            embed_image::ImageEmbeddingPlan,
-            scan::{kind::ScanKind, plan::ScanPlan},
-        },
-        results::ErrorEntry,
-    },
-};
+use crate::{app::App, http::error::entry_in_full};
 use file::{Ending, VectorFile};
 use record::{Record, Vector};
 
@@ -175,13 +173,13 @@ async fn vectors_of(
     Ok(match plan {
         Plan::Faces(options) => {
             let scanned = runner.run(context, image, options.as_ref()).await;
-            let scan = scanned.map_err(ErrorEntry::in_full)?.result;
+            let scan = scanned.map_err(entry_in_full)?.result;
             let faces = scan.faces.into_iter().enumerate();
             faces.filter_map(Vector::of_face).collect()
         }
         Plan::Images(plan) => {
             let output = runner.run(context, image, plan).await;
-            let embedded = output.map_err(ErrorEntry::in_full)?.result;
+            let embedded = output.map_err(entry_in_full)?.result;
             let vector = embedded.embedding.map(Vector::of_image);
             vector.into_iter().collect()
         }

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use facescan_config::DetSize;
+use facescan_recognition::verify::VerifyRequest;
 
 use super::scan::in_work;
-use crate::{app::App, config::DetSize, recognition::verify::VerifyRequest};
+use crate::app::App;
 
 /// The images, and how their faces are found.
 #[derive(Debug, Args)]

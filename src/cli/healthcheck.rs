@@ -7,9 +7,9 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_config::Config;
 
 use super::runtime::tokio_runtime;
-use crate::config::Config;
 use facescan_outbound::tls;
 
 /// The time limit for the answer of the server.

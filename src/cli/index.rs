@@ -11,17 +11,15 @@ use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 use comfy_table::{Table, presets::NOTHING};
 use facescan_clock::{Clock, SystemClock};
+use facescan_config::{Config, Provenance};
 use facescan_inference::pool::CpuPool;
+use facescan_recognition::index::{FaceIndex, IndexContents, IndexKind};
 use facescan_store::{IndexPosition, Store};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::runtime::{open_database, start_quiet_logs, tokio_runtime};
-use crate::{
-    app::open_face_index,
-    config::{Config, Provenance},
-    recognition::index::{FaceIndex, IndexContents, IndexKind},
-};
+use crate::app::open_face_index;
 
 /// The commands of `facescan index`. They use the database and the index of the settings, and no server of facescan.
 #[derive(Debug, Subcommand)]

@@ -9,20 +9,17 @@ use std::{
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets::NOTHING};
+use facescan_audit::{AuditEvent, command_entry};
 use facescan_clock::{Clock, SystemClock};
+use facescan_config::{Config, ConfiguredKey, KeyDigest, scope::Scope};
 use facescan_store::{ApiKey, NewAuditEntry};
 use secrecy::ExposeSecret;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::runtime::{open_database, tokio_runtime};
-use crate::{
-    access::{
-        keys::{self, ApiKeys, NewKey},
-        secret::is_id,
-    },
-    audit::{AuditEvent, command_entry},
-    config::{Config, ConfiguredKey, KeyDigest},
-    context::scope::Scope,
+use crate::access::{
+    keys::{self, ApiKeys, NewKey},
+    secret::is_id,
 };
 
 /// What to do with keys.

@@ -6,6 +6,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use facescan_config::{Config, Provenance};
+use facescan_pipeline::models::row_job::RowJob;
 use image::RgbImage;
 use serde::Serialize;
 
@@ -13,11 +15,7 @@ use super::{
     runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, read},
 };
-use crate::{
-    app::App,
-    config::{Config, Provenance},
-    pipeline::models::row_job::RowJob,
-};
+use crate::app::App;
 use differences::Differences;
 use facescan_imaging::{
     decode::decode,

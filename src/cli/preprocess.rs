@@ -10,6 +10,11 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use facescan_config::{Config, Dtype, Provenance};
+use facescan_pipeline::{
+    operations::preprocess::{PreprocessPlan, PreprocessRequest},
+    results::ErrorEntry,
+};
 use futures::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
@@ -18,15 +23,7 @@ use super::{
     runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, progress_bar},
 };
-use crate::{
-    app::App,
-    config::{Config, Dtype, Provenance},
-    pipeline::{
-        operations::preprocess::{PreprocessPlan, PreprocessRequest},
-        results::ErrorEntry,
-    },
-    preprocessor::Preprocessor,
-};
+use crate::{app::App, preprocessor::Preprocessor};
 use facescan_imaging::{
     npy,
     preprocess::{Layout, Mode, Profile},

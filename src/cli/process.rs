@@ -9,6 +9,18 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use facescan_config::{Config, DetSize, Provenance};
+use facescan_pipeline::{
+    context::RequestContext,
+    operations::process::{
+        format::ProcessedFormat,
+        plan::ProcessPlan,
+        request::ProcessRequest,
+        result::StepReport,
+        step::{Method, Step},
+    },
+    results::ErrorEntry,
+};
 use futures::StreamExt;
 use serde::Serialize;
 
@@ -18,19 +30,7 @@ use super::{
 };
 use crate::{
     app::App,
-    config::{Config, DetSize, Provenance},
-    context::RequestContext,
-    http::error::ApiError,
-    pipeline::{
-        operations::process::{
-            format::ProcessedFormat,
-            plan::ProcessPlan,
-            request::ProcessRequest,
-            result::StepReport,
-            step::{Method, Step},
-        },
-        results::ErrorEntry,
-    },
+    http::error::{ApiError, entry_in_full},
 };
 
 /// The input images and the output folder.
@@ -218,7 +218,7 @@ async fn process_file(
         .runner
         .run(context, image, &plan.with_new_budget())
         .await
-        .map_err(ErrorEntry::in_full)?;
+        .map_err(entry_in_full)?;
     let images = processed.result.processed;
     let several = images.len() > 1;
     let mut written = Vec::with_capacity(images.len());
@@ -228,7 +228,7 @@ async fn process_file(
         write(&target, &found.path, &image.data)
             .await
             .map_err(|error| {
-                ErrorEntry::in_full(ApiError::Internal(format!(
+                entry_in_full(ApiError::Internal(format!(
                     "writing {}: {error}",
                     target.display()
                 )))

@@ -3,15 +3,13 @@
 use std::{io::IsTerminal, sync::Arc, thread};
 
 use anyhow::Context;
-
-use crate::{
-    app::{App, open_store},
-    config::{Config, Origin, Provenance},
-    telemetry::{
-        logging,
-        traces::{self, Exporter},
-    },
+use facescan_config::{Config, Origin, Provenance};
+use facescan_telemetry::{
+    logging,
+    traces::{self, Exporter},
 };
+
+use crate::app::{App, open_store};
 use facescan_clock::{Clock, SystemClock};
 use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,

@@ -9,22 +9,20 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use facescan_config::{Config, DecodeMode, DetSize, EmbeddingFormat, Provenance};
+use facescan_pipeline::{
+    context::RequestContext,
+    core::{run::RunOutput, scan::Scan},
+    ingest::intake::LoadedImage,
+    operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    results::{ErrorEntry, ImageResult, ScanResult},
+};
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use super::runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime};
-use crate::{
-    app::App,
-    config::{Config, DecodeMode, DetSize, EmbeddingFormat, Provenance},
-    context::RequestContext,
-    ingest::intake::LoadedImage,
-    pipeline::{
-        core::{run::RunOutput, scan::Scan},
-        operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
-        results::{ErrorEntry, ImageResult, ScanResult},
-    },
-};
+use crate::{app::App, http::error::entry_in_full};
 
 mod draw;
 pub(super) mod files;
@@ -214,12 +212,12 @@ async fn scan_file(
         .runner
         .run(context, image, options)
         .await
-        .map_err(ErrorEntry::in_full)?;
+        .map_err(entry_in_full)?;
     if let Some((folder, bytes)) = bytes {
         let target = draw::target(folder, &found.relative);
         draw::write(&app.pipeline, bytes, &scanned.result.faces, target)
             .await
-            .map_err(ErrorEntry::in_full)?;
+            .map_err(entry_in_full)?;
     }
     Ok(scanned)
 }

@@ -8,6 +8,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use facescan_config::{Config, Server};
+use facescan_telemetry::causes::with_causes;
 use tokio::net::TcpListener;
 
 use super::{
@@ -19,14 +21,12 @@ use super::{
 };
 use crate::{
     app::{App, store_fault},
-    config::{Config, Server},
     descriptors,
     http::{
         self,
         server::tls::{Tls, TlsFiles},
     },
     lifecycle::{self, Ending, Lifecycle},
-    telemetry::causes::with_causes,
 };
 use facescan_store::StoreError;
 

@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use facescan_batches::operation::BatchOperation;
 use futures::TryStreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
@@ -25,7 +26,6 @@ use super::{
     runtime::tokio_runtime,
     scan::files::{self, Found},
 };
-use crate::batches::operation::BatchOperation;
 
 /// The largest number of items in one request.
 const ITEMS_PER_REQUEST: usize = 256;

@@ -4,21 +4,18 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Args;
+use facescan_config::{Config, DetSize, Provenance};
+use facescan_pipeline::{context::RequestContext, core::scan::Scan};
+use facescan_recognition::{
+    error::RecognitionError,
+    verify::{Comparison, FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
+};
 
 use super::{
     runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
     scan::{files, read},
 };
-use crate::{
-    app::App,
-    config::{Config, DetSize, Provenance},
-    context::RequestContext,
-    pipeline::core::scan::Scan,
-    recognition::{
-        error::RecognitionError,
-        verify::{Comparison, FaceChoice, FaceVector, Side, VerifyPlan, VerifyRequest, compare},
-    },
-};
+use crate::app::App;
 
 /// The images to compare.
 #[derive(Debug, Args)]

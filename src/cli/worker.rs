@@ -4,6 +4,8 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Args;
+use facescan_batches::{webhooks::deliveries::Deliveries, worker::Worker};
+use facescan_config::Config;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +15,6 @@ use super::{
 };
 use crate::{
     app::App,
-    batches::{webhooks::deliveries::Deliveries, worker::Worker},
-    config::Config,
     http::{self, error::describe_item},
     lifecycle::Ending,
 };

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use facescan_config::{Config, IndexChoice};
 use facescan_store::Erasure;
 use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 use uuid::Uuid;
-
-use crate::config::{Config, IndexChoice};
 
 /// An erasure: what was asked for, what was erased, and where copies can be.
 #[derive(Clone, Debug, Serialize, ToSchema)]

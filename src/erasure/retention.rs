@@ -2,17 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use facescan_audit::key::AuditKey;
 use facescan_clock::Clock;
+use facescan_config::{AuditLevel, Config};
 use facescan_store::{ExpiredResults, ExpiryTimes, NewAuditEntry, Store, StoreError};
+use facescan_telemetry::metrics::{Metrics, labels::Sweep};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
-
-use crate::{
-    audit::key::AuditKey,
-    config::{AuditLevel, Config},
-    telemetry::metrics::{Metrics, labels::Sweep},
-};
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(600);

@@ -1,9 +1,10 @@
 //! What requests are told that no route takes: the nearest address, or the methods of the address.
 
 use axum::http::{HeaderMap, Method, header::ACCESS_CONTROL_REQUEST_METHOD};
+use facescan_fields::nearest;
 use utoipa::openapi::OpenApi;
 
-use crate::{fields::nearest, http::error::ApiError};
+use crate::http::error::ApiError;
 
 /// Addresses that other servers have, and where their answer is here.
 const ELSEWHERE: [(&str, &str); 6] = [

@@ -4,25 +4,23 @@ pub(super) mod table;
 
 use std::{borrow::Cow, time::Duration};
 
+use facescan_audit::AuditError;
+use facescan_batches::{error::BatchError, worker::ItemError};
+use facescan_fields::{FieldError, FieldErrors};
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::pool::PoolError;
+use facescan_pipeline::{
+    admission::AdmissionError,
+    core::error::{InvalidOption, PipelineError, shorten},
+    ingest::{error::IngestError, fetch::FetchError},
+    results::ErrorEntry,
+};
+use facescan_recognition::{error::RecognitionError, index::IndexError};
 use facescan_store::StoreError;
+use facescan_telemetry::causes::with_causes;
 use thiserror::Error;
 
-use crate::{
-    access::error::{AccessError, KeyError},
-    admission::AdmissionError,
-    audit::AuditError,
-    batches::{error::BatchError, worker::ItemError},
-    fields::{FieldError, FieldErrors},
-    ingest::{error::IngestError, fetch::FetchError},
-    pipeline::{
-        core::error::{InvalidOption, PipelineError, shorten},
-        results::ErrorEntry,
-    },
-    recognition::{error::RecognitionError, index::IndexError},
-    telemetry::causes::with_causes,
-};
+use crate::access::error::{AccessError, KeyError};
 
 pub use table::ErrorKind;
 
@@ -346,14 +344,12 @@ fn kind_of_ingest(error: &IngestError) -> ErrorKind {
     }
 }
 
-impl ErrorEntry {
-    /// Returns an error with its whole text, for callers of the library and of the command line.
-    pub fn in_full(error: impl Into<ApiError>) -> Self {
-        let error = error.into();
-        Self {
-            code: error.kind().code,
-            detail: with_causes(&error),
-        }
+/// Returns an error with its whole text, for callers of the library and of the command line.
+pub fn entry_in_full(error: impl Into<ApiError>) -> ErrorEntry {
+    let error = error.into();
+    ErrorEntry {
+        code: error.kind().code,
+        detail: with_causes(&error),
     }
 }
 
@@ -442,7 +438,8 @@ through_pipeline!(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{batches::submission::EntryError, ingest::guard::Refused};
+    use facescan_batches::submission::EntryError;
+    use facescan_pipeline::ingest::guard::Refused;
 
     #[test]
     fn the_codes_of_refused_entries_are_those_of_the_table() {

@@ -9,10 +9,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use facescan_fields::FieldError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{fields::FieldError, http::error::ApiError};
+use crate::http::error::ApiError;
 
 /// The body of an error response.
 #[derive(Debug, Serialize, ToSchema)]

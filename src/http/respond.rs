@@ -13,11 +13,12 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use facescan_config::EnhancedFormat;
+use facescan_pipeline::context::RequestContext;
 use serde::Serialize;
 
 use self::reserved_body::ReservedBody;
 use super::error::ApiError;
-use crate::{config::EnhancedFormat, context::RequestContext};
 
 /// The format that the caller accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@
 use std::collections::HashMap;
 
 use axum::http::Method;
+use facescan_config::scope::Scope;
 use utoipa::openapi::{OpenApi, path::Operation, security::SecurityRequirement};
-
-use crate::context::scope::Scope;
 
 /// The name of the security scheme in annotations.
 pub const SCHEME: &str = "key";

@@ -12,6 +12,7 @@ mod version;
 use std::{io, sync::Arc, time::Duration};
 
 use axum::Router;
+use facescan_telemetry::metrics::Metrics;
 use hyper::service::{Service, service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -35,7 +36,6 @@ use self::{
     tls::Tls,
     version::HttpVersion,
 };
-use crate::telemetry::metrics::Metrics;
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);

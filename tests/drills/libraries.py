@@ -14,7 +14,7 @@ from .installation import Installation, check
 from .library import SETTINGS, Library
 from .synthetic import center, face
 
-# The lease of a clustering, and the time between two looks for one, in src/recognition/libraries/worker.rs.
+# The lease of a clustering, and the time between two looks for one, in crates/recognition/src/libraries/worker.rs.
 LEASE, POLL = 60, 1
 # The faces of each person. One face in STRANGERS is of a person who has no other.
 FACES, STRANGERS = 10, 20

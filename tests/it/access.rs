@@ -11,7 +11,8 @@ use axum::{
     body::Body,
     http::{Request, header::AUTHORIZATION},
 };
-use facescan::{access::keys::NewKey, context::scope::Scope};
+use facescan::access::keys::NewKey;
+use facescan_config::scope::Scope;
 use secrecy::ExposeSecret;
 
 use crate::support::app::{Reply, TestApp};

@@ -9,7 +9,8 @@ use axum::{
         header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
     },
 };
-use facescan::{admission::Priority, context::scope::Scope};
+use facescan_config::scope::Scope;
+use facescan_pipeline::admission::Priority;
 use futures::{StreamExt, stream};
 use serde_json::json;
 use tokio::time::timeout;

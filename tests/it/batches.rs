@@ -20,7 +20,8 @@ use axum::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use facescan::{batches::worker::Worker, http::error::describe_item};
+use facescan::http::error::describe_item;
+use facescan_batches::worker::Worker;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

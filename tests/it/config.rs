@@ -4,12 +4,9 @@ mod example;
 
 use std::{fs, path::PathBuf};
 
-use facescan::{
-    cli,
-    config::{
-        CONFIG_FILE, Config, ConfigError, Dtype, Origin, Platform, Provenance, SettingError,
-        Sources,
-    },
+use facescan::cli;
+use facescan_config::{
+    CONFIG_FILE, Config, ConfigError, Dtype, Origin, Platform, Provenance, SettingError, Sources,
 };
 use facescan_imaging::preprocess::Layout;
 use facescan_inference::{accelerator::Accelerator, device_task::DeviceTask};

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use bytes::Bytes;
-use facescan::config::{Config, Sources};
+use facescan_config::{Config, Sources};
 use image::{DynamicImage, ImageFormat, imageops::FilterType};
 use serde_json::Value;
 

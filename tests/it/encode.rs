@@ -318,11 +318,11 @@ async fn an_encoder_that_does_not_match_its_entry_stops_the_start() {
             ("FACESCAN__MODELS__REGISTRY", registry.as_str()),
             ("FACESCAN__MODELS__ENCODER", encoder),
         ];
-        let sources = facescan::config::Sources {
+        let sources = facescan_config::Sources {
             environment: settings_for(folder.path(), &settings),
             ..Default::default()
         };
-        let (config, _) = facescan::config::Config::load(&sources).unwrap();
+        let (config, _) = facescan_config::Config::load(&sources).unwrap();
         let error = match TestApp::try_start(config).await {
             Ok(_) => panic!("{encoder} was accepted"),
             Err(error) => format!("{error:#}"),

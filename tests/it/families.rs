@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use facescan::{
-    app::App,
-    config::{Config, Sources},
-};
+use facescan::app::App;
+use facescan_config::{Config, Sources};
 use sha2::{Digest, Sha256};
 
 use crate::support::app::{TestApp, image_file, numbers, settings_for};

@@ -10,14 +10,14 @@ mod under_test;
 
 use std::{num::NonZeroUsize, sync::Arc};
 
+use facescan_inference::pool::CpuPool;
+use facescan_recognition::index::qdrant::QdrantIndex;
 #[cfg(feature = "qdrant")]
-use facescan::recognition::index::qdrant::QdrantIndex;
-use facescan::recognition::index::{
+use facescan_recognition::index::{
     FaceIndex, IndexState,
     exact::ExactIndex,
     pgvector::{HnswSettings, PgvectorIndex},
 };
-use facescan_inference::pool::CpuPool;
 use facescan_store::Graph;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};

@@ -3,7 +3,6 @@
 
 use std::{path::PathBuf, sync::mpsc, thread, time::Duration};
 
-use facescan::telemetry::metrics::Metrics;
 use facescan_inference::{
     backend::{
         BackendError, Batch, Session,
@@ -11,6 +10,7 @@ use facescan_inference::{
     },
     tensor::Tensor,
 };
+use facescan_telemetry::metrics::Metrics;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::support::wire::{Reply, WireServer, first_line, forward};

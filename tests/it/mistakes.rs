@@ -8,7 +8,7 @@ use axum::{
     http::{Request, header::CONTENT_TYPE},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use insta::assert_json_snapshot;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

@@ -9,17 +9,6 @@ use std::{
     time::Duration,
 };
 
-use facescan::{
-    ingest::source::ImageInput,
-    pipeline::{
-        Pipeline,
-        core::scan::Scan,
-        models::{embedder::Embedder, loaded::LoadedModel},
-        operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
-        runner::Runner,
-    },
-    telemetry::metrics::Metrics,
-};
 use facescan_imaging::precision::NumericPrecision::{self, Bf16, F32};
 use facescan_inference::{
     backend::{BackendError, fake::FakeBackend},
@@ -27,6 +16,15 @@ use facescan_inference::{
     placement::{DevicePlacement, Precision, Provider},
     tensor::{Signature, Tensor},
 };
+use facescan_pipeline::{
+    Pipeline,
+    core::scan::Scan,
+    ingest::source::ImageInput,
+    models::{embedder::Embedder, loaded::LoadedModel},
+    operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    runner::Runner,
+};
+use facescan_telemetry::metrics::Metrics;
 
 use crate::support::app::{TestApp, image_file};
 

@@ -9,15 +9,13 @@ use axum::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use facescan::{
-    config::{Config, Sources},
-    pipeline::operations::preprocess::PreprocessRequest,
-    preprocessor::{Preprocessor, Source},
-};
+use facescan::preprocessor::{Preprocessor, Source};
+use facescan_config::{Config, Sources};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     preprocess::{Layout, Mode, Preprocess, Profile},
 };
+use facescan_pipeline::operations::preprocess::PreprocessRequest;
 use half::{bf16, f16};
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! A database whose tables belong to another version of the program: nothing is written until they fit again.
 
 use axum::http::StatusCode;
-use facescan::{access::keys::NewKey, context::scope::Scope};
+use facescan::access::keys::NewKey;
+use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use crate::{

@@ -10,7 +10,7 @@ use axum::{
     },
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use crate::{

@@ -8,7 +8,7 @@ use axum::{
     },
     response::Response,
 };
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use facescan_imaging::encode::{OutputFormat, encode};
 use http_body_util::BodyExt;
 use image::RgbImage;

@@ -11,7 +11,7 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
-use facescan::ingest::fetch::{FetchError, Fetcher};
+use facescan_pipeline::ingest::fetch::{FetchError, Fetcher};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify};

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use facescan::recognition::calibration::{Calibrations, measure::measure};
+use facescan_recognition::calibration::{Calibrations, measure::measure};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -7,15 +7,13 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
-use facescan::{
-    cli::{
-        runtime::{self, Parts},
-        serve,
-        worker::{self, WorkerArgs},
-    },
-    config::Config,
+use facescan::cli::{
+    runtime::{self, Parts},
+    serve,
+    worker::{self, WorkerArgs},
 };
 use facescan_clock::{Clock, SystemClock};
+use facescan_config::Config;
 use facescan_inference::{
     backend::{Backend, BackendError, Batch, Opening, Session},
     graphs::session::GraphSession,

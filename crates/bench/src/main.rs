@@ -5,9 +5,10 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use facescan::{
     cli::{exit_code, runtime::start_quiet_logs},
-    config::{Config, Sources},
-    exit, heap, telemetry,
+    exit, heap,
 };
+use facescan_config::{Config, Sources};
+use facescan_telemetry as telemetry;
 
 mod compare;
 mod drill_server;

@@ -13,21 +13,19 @@ use std::{
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use facescan::{
-    audit::AuditLog,
-    cli::runtime::tokio_runtime,
-    config::AuditLevel,
-    recognition::{
-        calibration::Calibrations,
-        collections::{
-            Collections, key,
-            quota::SearchQuota,
-            similar::{SimilarFaces, Wanted},
-        },
-        index::FaceIndex,
-    },
-};
+use facescan::cli::runtime::tokio_runtime;
+use facescan_audit::AuditLog;
 use facescan_clock::{Clock, SystemClock};
+use facescan_config::AuditLevel;
+use facescan_recognition::{
+    calibration::Calibrations,
+    collections::{
+        Collections, key,
+        quota::SearchQuota,
+        similar::{SimilarFaces, Wanted},
+    },
+    index::FaceIndex,
+};
 use facescan_store::{
     Collection, CollectionKind, CollectionTerms, Enrolled, NewEnrollment, Observer, Store,
     StoreSettings, Subject, SubjectDetails, Written,

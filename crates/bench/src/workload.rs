@@ -11,10 +11,8 @@ use std::{
 };
 
 use clap::Args;
-use facescan::{
-    cli::bench::images::{Image, load_images},
-    pipeline::operations::scan::kind::ScanKind,
-};
+use facescan::cli::bench::images::{Image, load_images};
+use facescan_pipeline::operations::scan::kind::ScanKind;
 use serde::Serialize;
 use serde_json::Value;
 

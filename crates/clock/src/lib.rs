@@ -1,5 +1,8 @@
 //! The sources of time and identifiers. Callers pass them in, so that tests can control both.
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;

@@ -3,17 +3,15 @@
 use std::fmt::Debug;
 
 use axum::{body::Body, extract::FromRequest};
-use facescan::{
-    http::{
-        AppState,
-        extract::{ImageRequest, face_input::FaceInput, faces::FacesRequest, pair::PairRequest},
-        handlers::enrollments::EnrollRequest,
-    },
+use facescan::http::{
+    AppState,
+    extract::{ImageRequest, face_input::FaceInput, faces::FacesRequest, pair::PairRequest},
+    handlers::enrollments::EnrollRequest,
+};
+use facescan_pipeline::{
+    core::options::RequestOptions,
     ingest::source::{Content, ImageInput},
-    pipeline::{
-        core::options::RequestOptions,
-        operations::{process::request::ProcessRequest, scan::request::ScanRequest},
-    },
+    operations::{process::request::ProcessRequest, scan::request::ScanRequest},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io::Write, sync::LazyLock};
 
-use facescan::config::{Config, Sources};
+use facescan_config::{Config, Sources};
 use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 

@@ -5,10 +5,8 @@ use std::{
     sync::LazyLock,
 };
 
-use facescan::{
-    config::{Config, HostPattern, Scheme, Sources, Urls},
-    ingest::guard::{Guard, Refused},
-};
+use facescan_config::{Config, HostPattern, Scheme, Sources, Urls};
+use facescan_pipeline::ingest::guard::{Guard, Refused};
 use url::{Host, Url};
 
 struct Rules {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, io::Write, sync::LazyLock};
 
-use facescan::config::{Config, Sources};
+use facescan_config::{Config, Sources};
 use facescan_inference::{
     registry::{ModelSpec, Registry, ResizeDefaults},
     tensor::{Port, Signature},

@@ -11,17 +11,17 @@ use axum::{body::Body, extract::Request, http::header::CONTENT_TYPE};
 use bytes::Bytes;
 use facescan::{
     app::App,
-    config::{Config, Sources},
-    context::{Principal, RequestContext, RequestId},
     http::{AppState, error::ApiError},
 };
 use facescan_clock::SystemClock;
+use facescan_config::{Config, Sources};
 use facescan_inference::{
     backend::{Backend, BackendError, Opening, Session, fake::FakeBackend},
     graphs::session::GraphSession,
     placement::DevicePlacement,
     tensor::{Port, Signature},
 };
+use facescan_pipeline::context::{Principal, RequestContext, RequestId};
 use futures::stream;
 use tokio::runtime::{Builder, Runtime};
 

@@ -4,13 +4,11 @@ use std::io;
 
 use axum::body::Body;
 use bytes::Bytes;
-use facescan::{
-    batches::submission::{EntryContent, EntryError, ItemEntry},
-    http::{
-        AppState,
-        extract::batch_body::{BatchBody, HeadFields},
-    },
+use facescan::http::{
+    AppState,
+    extract::batch_body::{BatchBody, HeadFields},
 };
+use facescan_batches::submission::{EntryContent, EntryError, ItemEntry};
 use facescan_store::JsonText;
 use futures::stream;
 use serde_json::Value;

@@ -98,7 +98,7 @@ impl KeySet {
         }
         *tried_at = Some(now);
         let keys = self.source.read().await.inspect_err(|error| {
-            tracing::warn!(error = %crate::telemetry::causes::with_causes(error), "the keys of the OpenID issuer cannot be read");
+            tracing::warn!(error = %facescan_telemetry::causes::with_causes(error), "the keys of the OpenID issuer cannot be read");
         })?;
         let known = Known {
             keys: Arc::new(keys),

@@ -3,7 +3,7 @@
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, OnCpu, Subject, no_session};
-use crate::config::CpuProvider;
+use facescan_config::CpuProvider;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     device::CpuProof,

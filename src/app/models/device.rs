@@ -3,7 +3,6 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::{Loader, Subject, no_session};
-use crate::pipeline::models::row_job::RowJob;
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     breaker::BreakerSettings,
@@ -15,6 +14,7 @@ use facescan_inference::{
     proof::{self, Proof, SelfTest, Tolerance},
     registry::Role,
 };
+use facescan_pipeline::models::row_job::RowJob;
 
 /// The number of rows in the self-test of a device. Two or more rows reveal rows that are exchanged.
 const PROOF_ROWS: usize = 2;

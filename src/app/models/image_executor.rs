@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::Loader;
-use crate::{
-    config::Platform,
-    pipeline::models::{preprocessing::Preprocessing, row_job::RowJob},
-};
+use facescan_config::Platform;
 use facescan_inference::{
     accelerator::Accelerator,
     backend::{Model, Opening},
@@ -16,6 +13,7 @@ use facescan_inference::{
     placement::{DevicePlacement, Precision},
     proof::Proof,
 };
+use facescan_pipeline::models::{preprocessing::Preprocessing, row_job::RowJob};
 
 impl Loader<'_> {
     /// Creates the executor of an operation on whole images. It uses the selected device if the device passes the

@@ -9,10 +9,12 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_config::Config;
+use facescan_pipeline::models::loaded::LoadedModel;
+use facescan_telemetry::metrics::Metrics;
 use tokio::runtime::Handle;
 
 use super::{Loaded, Loader, OnDevice};
-use crate::{config::Config, pipeline::models::loaded::LoadedModel, telemetry::metrics::Metrics};
 use facescan_clock::Clock;
 use facescan_inference::{
     backend::{

@@ -11,13 +11,13 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use facescan_config::{Config, Models};
 use serde::Serialize;
 
 use super::{
     images::{Image, load_images},
     report, run_to_end,
 };
-use crate::config::{Config, Models};
 use facescan_inference::device_task::{DeviceTask, Workload};
 use figures::{DevicesFigures, Toggle};
 use material::Size;

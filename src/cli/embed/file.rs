@@ -7,13 +7,11 @@ use std::{
 };
 
 use anyhow::Context;
+use facescan_pipeline::results::ErrorEntry;
 use serde::Serialize;
 
 use super::record::{FacePlace, Record};
-use crate::{
-    cli::preprocess::{HEAD, beside},
-    pipeline::results::ErrorEntry,
-};
+use crate::cli::preprocess::{HEAD, beside};
 use facescan_imaging::{npy, precision::NumericPrecision};
 use parquet::ParquetFile;
 

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-
-use crate::pipeline::{
+use facescan_pipeline::{
     core::scan::{Embedding, Face},
     results::ErrorEntry,
 };
+use serde::Serialize;
 
 /// A vector and its subject.
 #[derive(Debug, PartialEq)]

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use facescan_pipeline::{Pipeline, core::scan::Face};
 
-use crate::{
-    http::error::ApiError,
-    pipeline::{Pipeline, core::scan::Face},
-};
+use crate::http::error::ApiError;
 use facescan_imaging::{
     decode::decode,
     draw::{Annotation, annotate},

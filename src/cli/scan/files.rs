@@ -2,9 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use facescan_pipeline::results::ErrorEntry;
 use walkdir::WalkDir;
 
-use crate::{pipeline::results::ErrorEntry, preprocessor::Source};
+use crate::preprocessor::Source;
 
 /// The file extensions of the accepted formats.
 const ENDINGS: [&str; 10] = [

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use crate::pipeline::results::{FaceAnswer, ImageResult, Outcome, ScanResult};
+use facescan_pipeline::results::{FaceAnswer, ImageResult, Outcome, ScanResult};
 
 /// Prints rows with fixed column widths as they arrive. A table that adapts its widths would have to hold every row.
 #[derive(Debug, Default)]

@@ -10,15 +10,11 @@ use axum::{
         header::{CONTENT_LENGTH, EXPECT},
     },
 };
+use facescan_pipeline::admission::{AdmissionError, ImageReservation, Priority};
 use futures::StreamExt;
 
 use super::arriving::{self, SharedReservation};
-use crate::{
-    admission::{AdmissionError, ImageReservation, Priority},
-    context::RequestContext,
-    http::AppState,
-    http::error::ApiError,
-};
+use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// The server drains the body of a refused request up to this size, so that the connection can be reused.
 const MAX_DRAINED_BYTES: usize = 1 << 20;
@@ -57,7 +53,7 @@ impl Admitted {
             return Err(ApiError::BodyTooLarge { limit });
         }
         let admission = &state.admission;
-        let tenant = RequestContext::of(&request)?.principal.tenant;
+        let tenant = context::from_request(&request)?.principal.tenant;
         if let Err(full) = admission.check_capacity(&tenant, priority) {
             return Err(refuse(request, stated, full).await);
         }

@@ -15,13 +15,13 @@ use axum::{
     body::{Body, Bytes, HttpBody},
     extract::Request,
 };
+use facescan_pipeline::admission::{Admission, AdmissionError, byte_reservation::ByteReservation};
 use hyper::body::{Frame, SizeHint};
 
 use super::admitted::stated_length;
-use crate::{
-    admission::{Admission, AdmissionError, byte_reservation::ByteReservation},
-    context::RequestContext,
-    http::{error::ApiError, middleware::arrival::TooSlow},
+use crate::http::{
+    error::ApiError,
+    middleware::{arrival::TooSlow, context},
 };
 
 /// The bytes that a body reserves before it arrives, unless it is shorter.
@@ -40,7 +40,7 @@ pub(super) fn reserve(
     admission: &Admission,
     most: usize,
 ) -> Result<SharedReservation, ApiError> {
-    let tenant = RequestContext::of(request)?.principal.tenant;
+    let tenant = context::from_request(request)?.principal.tenant;
     let stated = stated_length(request.headers());
     let most = stated.unwrap_or(most).min(most);
     let first = most.min(FIRST_BYTES);

@@ -7,6 +7,12 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header::CONTENT_TYPE},
 };
+use facescan_batches::{
+    operation::BatchOperation,
+    submission::{BatchHead, EntryError, ItemEntry},
+};
+use facescan_fields::{self as fields, FieldError, FieldErrors, Shape};
+use facescan_pipeline::admission::Priority;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -19,15 +25,7 @@ use super::{
     content::{ReadBody, read_body},
     options::SentOptions,
 };
-use crate::{
-    admission::Priority,
-    batches::{
-        operation::BatchOperation,
-        submission::{BatchHead, EntryError, ItemEntry},
-    },
-    fields::{self, FieldError, FieldErrors, Shape},
-    http::{AppState, error::ApiError},
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The bytes that are held at a time of a body that is read in lines.
 const STREAMED_BYTES: usize = 32 << 20;

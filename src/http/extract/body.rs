@@ -2,13 +2,12 @@
 
 use std::{cell::Cell, fmt};
 
+use facescan_pipeline::ingest::text::NUL;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
-
-use crate::ingest::text::NUL;
 
 /// The maximum number of options, and of values on one level of an option.
 pub(super) const MAX_OPTIONS: usize = 64;

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
+use facescan_fields::{FieldError, FieldErrors, wording};
 use facescan_imaging::format::{Sniffed, sniff};
 use facescan_inference::pool::Stage;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -18,11 +19,7 @@ use super::{
     body::MAX_NESTING,
     texts,
 };
-use crate::{
-    context::RequestContext,
-    fields::{FieldError, FieldErrors, wording},
-    http::{AppState, error::ApiError},
-};
+use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
 const LARGE_BODY: usize = 4 << 20;
@@ -99,7 +96,7 @@ pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
     is_json: bool,
     too_many: ApiError,
 ) -> Result<T, ApiError> {
-    let tenant = RequestContext::of(&request)?.principal.tenant;
+    let tenant = context::from_request(&request)?.principal.tenant;
     let body = body(request, state.config.server.max_body_bytes).await?;
     reserve_parsed(reservation, body.len())?;
     let length = body.len();

@@ -6,15 +6,13 @@ use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
 };
+use facescan_audit::{AuditError, AuditEvent};
+use facescan_pipeline::context::RequestContext;
+use facescan_recognition::error::RecognitionError;
 use facescan_store::Collection;
 use uuid::Uuid;
 
-use crate::{
-    audit::{AuditError, AuditEvent},
-    context::RequestContext,
-    http::{AppState, error::ApiError, respond::Accepted},
-    recognition::error::RecognitionError,
-};
+use crate::http::{AppState, error::ApiError, middleware::context::Context, respond::Accepted};
 
 /// The names of ids in the path that follow the id of the collection.
 const MEMBERS: [&str; 4] = ["subject", "enrollment", "person", "clustering"];
@@ -78,7 +76,7 @@ impl FromRequestParts<AppState> for CollectionRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
-        let context = RequestContext::from_request_parts(parts, state).await?;
+        let Context(context) = Context::from_request_parts(parts, state).await?;
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
         // A malformed id cannot belong to anything stored, so the answer is also 404.
         let Path(ids) = path.map_err(|_| {

@@ -9,6 +9,8 @@ use std::mem;
 
 use axum::extract::Request;
 use bytes::Bytes;
+use facescan_config::MAX_IMAGES;
+use facescan_fields::{FieldError, MAX_ERRORS, Shape};
 
 use super::{
     BodyFormat,
@@ -19,11 +21,7 @@ use super::{
     form::{self, FormOptions, Part},
     options::SentOptions,
 };
-use crate::{
-    config::MAX_IMAGES,
-    fields::{FieldError, MAX_ERRORS, Shape},
-    http::{AppState, error::ApiError},
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The field with the options of a body.
 const OPTIONS: &str = "options";

@@ -5,6 +5,8 @@
 
 use std::{fmt, marker::PhantomData};
 
+use facescan_fields::FieldError;
+use facescan_pipeline::ingest::{source::Payload, text::NUL};
 use facescan_store::JsonText;
 use serde::{
     Deserialize, Deserializer,
@@ -12,10 +14,6 @@ use serde::{
 };
 
 use super::vector::VectorEntry;
-use crate::{
-    fields::FieldError,
-    ingest::{source::Payload, text::NUL},
-};
 
 /// The most mistakes that are noted of one entry.
 const MAX_ERRORS: usize = 4;

@@ -1,9 +1,11 @@
 //! A face as a caller names it: in an image, stored, or as a vector.
 
+use facescan_fields::FieldError;
+use facescan_pipeline::ingest::source::ImageInput;
+use facescan_recognition::verify::FaceVector;
 use uuid::Uuid;
 
 use super::entry::Entry;
-use crate::{fields::FieldError, ingest::source::ImageInput, recognition::verify::FaceVector};
 
 /// A face as the caller named it.
 #[derive(Debug)]

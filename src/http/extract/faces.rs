@@ -2,6 +2,10 @@
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use facescan_fields::{FieldError, FieldErrors};
+use facescan_pipeline::{
+    context::RequestContext, core::options::RequestOptions, ingest::source::ImageInput,
+};
 
 use super::{
     admitted::RequestReservations,
@@ -12,13 +16,7 @@ use super::{
     images::image,
     request::{ReadRequest, read_request},
 };
-use crate::{
-    context::RequestContext,
-    fields::{FieldError, FieldErrors},
-    http::{AppState, error::ApiError},
-    ingest::source::ImageInput,
-    pipeline::core::options::RequestOptions,
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The faces of a request and its options.
 pub struct FacesRequest<O> {

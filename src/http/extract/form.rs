@@ -13,6 +13,7 @@ use axum::{
     http::{HeaderMap, header::CONTENT_TYPE},
 };
 use bytes::Bytes;
+use facescan_pipeline::ingest::text::NUL;
 use memchr::memmem::Finder;
 use mime::{BOUNDARY, Mime};
 
@@ -23,11 +24,7 @@ use super::{
     body::MAX_OPTIONS_BYTES,
     body_reader::{body, parse},
 };
-use crate::{
-    context::RequestContext,
-    http::{AppState, error::ApiError},
-    ingest::text::NUL,
-};
+use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// The maximum length of an option in its own part, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -90,7 +87,7 @@ where
     F: FnOnce(Vec<Part>) -> Result<T, ApiError> + Send + 'static,
 {
     let boundary = boundary(request.headers())?;
-    let tenant = RequestContext::of(&request)?.principal.tenant;
+    let tenant = context::from_request(&request)?.principal.tenant;
     let form = body(request, state.config.server.max_body_bytes).await?;
     let length = form.len();
     let job = move || read(divide(&form, &boundary, most)?);

@@ -2,6 +2,10 @@
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use facescan_fields::FieldError;
+use facescan_pipeline::{
+    context::RequestContext, core::options::RequestOptions, ingest::source::ImageInput,
+};
 
 use super::{
     admitted::RequestReservations,
@@ -10,13 +14,7 @@ use super::{
     form::{self, Part},
     request::{ReadRequest, read_request},
 };
-use crate::{
-    context::RequestContext,
-    fields::FieldError,
-    http::{AppState, error::ApiError},
-    ingest::source::ImageInput,
-    pipeline::core::options::RequestOptions,
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The images and options of a request, in any format.
 pub struct ImageRequest<O> {
@@ -173,16 +171,13 @@ pub(super) fn image(part: Part) -> ImageInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        config::MAX_IMAGES,
-        fields::Shape,
-        http::extract::{
-            body_reader::{ParseError, TOO_MANY, from_json},
-            content::ReadBody,
-        },
-        ingest::text::NUL,
-        pipeline::operations::scan::request::ScanRequest,
+    use crate::http::extract::{
+        body_reader::{ParseError, TOO_MANY, from_json},
+        content::ReadBody,
     };
+    use facescan_config::MAX_IMAGES;
+    use facescan_fields::Shape;
+    use facescan_pipeline::{ingest::text::NUL, operations::scan::request::ScanRequest};
 
     fn errors(json: &str) -> Vec<String> {
         let mut body: ReadBody<Images> = from_json(json.as_bytes()).unwrap();

@@ -4,6 +4,8 @@ use axum::{
     extract::{FromRequest, Request},
     http::{HeaderMap, header::CONTENT_TYPE},
 };
+use facescan_fields as fields;
+use facescan_pipeline::ingest::text::NUL;
 use facescan_store::has_nul;
 use mime::Mime;
 use serde::de::DeserializeOwned;
@@ -14,11 +16,7 @@ use super::{
     arriving,
     body_reader::{body, check_is_object, from_json},
 };
-use crate::{
-    fields,
-    http::{AppState, error::ApiError},
-    ingest::text::NUL,
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The maximum length of a body, in bytes.
 pub const MAX_OBJECT_BYTES: usize = 64 << 10;

@@ -1,14 +1,12 @@
 //! The options of a request: the query, the parts of a form, and the options of a body.
 
+use facescan_fields::{self as fields, FieldError, FieldErrors, Reading, Shape, flag, wording};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value, error::Category};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{MAX_OPTIONS, Options, number};
-use crate::{
-    fields::{self, FieldError, FieldErrors, Reading, Shape, flag, wording},
-    http::error::ApiError,
-};
+use crate::http::error::ApiError;
 
 /// The options of a request as they were sent.
 #[derive(Clone, Debug, Default)]
@@ -178,7 +176,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{config::DetSize, pipeline::operations::scan::request::ScanRequest};
+    use facescan_config::DetSize;
+    use facescan_pipeline::operations::scan::request::ScanRequest;
 
     fn read(query: &str) -> Result<ScanRequest, FieldErrors> {
         SentOptions::from_query(query).unwrap().read()

@@ -2,6 +2,9 @@
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
+use facescan_fields::{FieldError, FieldErrors};
+use facescan_pipeline::{context::RequestContext, ingest::source::ImageInput};
+use facescan_recognition::verify::VerifyRequest;
 
 use super::{
     admitted::RequestReservations,
@@ -12,13 +15,7 @@ use super::{
     images::image,
     request::{ReadRequest, read_request},
 };
-use crate::{
-    context::RequestContext,
-    fields::{FieldError, FieldErrors},
-    http::{AppState, error::ApiError},
-    ingest::source::ImageInput,
-    recognition::verify::VerifyRequest,
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The two faces of a request and its options.
 pub struct PairRequest {

@@ -1,6 +1,8 @@
 //! Reads a request with images or faces: the query, the body, and what the request may use.
 
 use axum::extract::Request;
+use facescan_fields::{FieldErrors, Shape};
+use facescan_pipeline::{context::RequestContext, core::options::RequestOptions};
 
 use super::{
     BodyFormat,
@@ -8,12 +10,7 @@ use super::{
     content::{Content, ReadBody, read_body},
     options::SentOptions,
 };
-use crate::{
-    context::RequestContext,
-    fields::{FieldErrors, Shape},
-    http::{AppState, error::ApiError},
-    pipeline::core::options::RequestOptions,
-};
+use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// A request that has been read. Its images are not admitted yet.
 pub(super) struct ReadRequest<C, O> {
@@ -55,7 +52,7 @@ pub(super) async fn read_request<C: Content, O: RequestOptions>(
         }
         BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
     };
-    let context = RequestContext::of(&request)?;
+    let context = context::from_request(&request)?;
     let (admitted, request) = Admitted::admit_body(request, state, priority).await?;
     let mut body: ReadBody<C> = read_body(format, request, state, admitted.body()).await?;
     let mut errors = FieldErrors::from_fields(body.field_errors(&Shape::from_schema::<O>()));

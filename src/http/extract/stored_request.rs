@@ -6,14 +6,11 @@ use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
 };
+use facescan_audit::AuditEvent;
+use facescan_pipeline::{admission::priority_semaphore::DecodePermit, context::RequestContext};
 use uuid::Uuid;
 
-use crate::{
-    admission::priority_semaphore::DecodePermit,
-    audit::AuditEvent,
-    context::RequestContext,
-    http::{AppState, error::ApiError, respond::Accepted},
-};
+use crate::http::{AppState, error::ApiError, middleware::context::Context, respond::Accepted};
 
 /// A request for a stored image or face.
 pub struct StoredRequest {
@@ -61,7 +58,7 @@ impl FromRequestParts<AppState> for StoredRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
-        let context = RequestContext::from_request_parts(parts, state).await?;
+        let Context(context) = Context::from_request_parts(parts, state).await?;
         // A malformed id cannot belong to anything stored, so the answer is also 404.
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await

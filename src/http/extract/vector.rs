@@ -3,12 +3,12 @@
 use std::fmt;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use facescan_fields::FieldError;
+use facescan_recognition::verify::MAX_DIM;
 use serde::{
     Deserialize, Deserializer,
     de::{self, IgnoredAny, SeqAccess},
 };
-
-use crate::{fields::FieldError, recognition::verify::MAX_DIM};
 
 /// A vector in a body.
 #[derive(Debug)]

@@ -10,6 +10,10 @@ use axum::{
     extract::{RawQuery, State},
     http::HeaderMap,
 };
+use facescan_audit::AuditEvent;
+use facescan_batches::{answer::BatchAnswer, operation::BatchOperation};
+use facescan_config::scope::Scope;
+use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget, PageRequest};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -19,13 +23,11 @@ use uuid::Uuid;
 use super::{erasures::erase_named, page::Cursor};
 use crate::{
     access::error::AccessError,
-    audit::AuditEvent,
-    batches::{answer::BatchAnswer, operation::BatchOperation},
-    context::{RequestContext, scope::Scope},
     http::{
         AppState,
         error::ApiError,
         extract::{read_query, stored_request::StoredRequest},
+        middleware::context::Context,
         openapi::{
             failures::{BatchFailures, ServiceFailures},
             routes::routes,
@@ -104,7 +106,7 @@ impl Listed for BatchAnswer {
 )]
 pub async fn list(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<BatchAnswer>>, ApiError> {

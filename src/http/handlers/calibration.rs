@@ -1,16 +1,14 @@
 //! `GET /calibration`.
 
 use axum::{Json, extract::State};
+use facescan_recognition::calibration::Calibration;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{
-    http::{
-        AppState,
-        openapi::{failures::ServiceFailures, routes::routes},
-    },
-    recognition::calibration::Calibration,
+use crate::http::{
+    AppState,
+    openapi::{failures::ServiceFailures, routes::routes},
 };
 
 /// The error rates of the embedders.

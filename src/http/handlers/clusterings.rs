@@ -1,6 +1,10 @@
 //! `/collections/{id}/clusterings` and what is below it.
 
 use axum::extract::RawQuery;
+use facescan_audit::AuditEvent;
+use facescan_recognition::{
+    collections::key, error::RecognitionError, libraries::clustering::check,
+};
 use facescan_store::{Clustering, ClusteringProgress, ClusteringState, NewClustering, Written};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -10,22 +14,18 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::page::{Cursor, PageQuery};
-use crate::{
-    audit::AuditEvent,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::{
-            failures::{CollectionFailures, LibraryFailures},
-            routes::routes,
-        },
-        respond::{
-            negotiated::{Negotiated, Queued},
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, json_object::JsonObject},
+    openapi::{
+        failures::{CollectionFailures, LibraryFailures},
+        routes::routes,
     },
-    recognition::{collections::key, error::RecognitionError, libraries::clustering::check},
+    respond::{
+        negotiated::{Negotiated, Queued},
+        page::{Listed, Page},
+    },
 };
 
 /// The fewest faces of a new person, unless the request says it.

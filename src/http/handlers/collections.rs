@@ -4,6 +4,15 @@ use axum::{
     extract::{RawQuery, State},
     http::HeaderMap,
 };
+use facescan_audit::AuditEvent;
+use facescan_pipeline::context::RequestContext;
+use facescan_recognition::{
+    collections::{
+        key,
+        terms::{check_change, check_terms},
+    },
+    error::RecognitionError,
+};
 use facescan_store::{
     Changed, Collection, CollectionKind, CollectionSize, CollectionTerms, ErasureTarget,
     TermsChange, Written,
@@ -19,32 +28,21 @@ use super::{
     erasures::erase_from_collection,
     page::{Cursor, PageQuery},
 };
-use crate::{
-    audit::AuditEvent,
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::{
-            failures::{
-                CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures,
-                StoredFailures,
-            },
-            routes::routes,
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, json_object::JsonObject},
+    middleware::context::Context,
+    openapi::{
+        failures::{
+            CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
         },
-        respond::{
-            Accepted,
-            negotiated::{Created, Deletion, Negotiated},
-            page::{Listed, Page},
-        },
+        routes::routes,
     },
-    recognition::{
-        collections::{
-            key,
-            terms::{check_change, check_terms},
-        },
-        error::RecognitionError,
+    respond::{
+        Accepted,
+        negotiated::{Created, Deletion, Negotiated},
+        page::{Listed, Page},
     },
 };
 
@@ -210,7 +208,7 @@ impl CollectionAnswer {
 )]
 pub async fn create(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     body: Result<JsonObject<CollectionBody>, ApiError>,
 ) -> Result<Created<CollectionAnswer>, ApiError> {
@@ -290,7 +288,7 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
 )]
 pub async fn list(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<CollectionAnswer>>, ApiError> {

@@ -1,16 +1,14 @@
 //! `POST /embed?kind=image`: vectors of whole images.
 
 use axum::{http::HeaderMap, response::Response};
+use facescan_pipeline::{
+    operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanRequest},
+    plan::Plan as _,
+    results::embed_image::ImageEmbeddingResult,
+};
 
 use super::run::{PlanRun, WriteOn};
-use crate::{
-    http::{AppState, error::ApiError, extract::ImageRequest, respond::Accepted},
-    pipeline::{
-        operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanRequest},
-        plan::Plan as _,
-        results::embed_image::ImageEmbeddingResult,
-    },
-};
+use crate::http::{AppState, error::ApiError, extract::ImageRequest, respond::Accepted};
 
 /// Embeds every image of a request as a whole.
 pub(super) async fn embed_images(

@@ -5,21 +5,19 @@ use axum::{
     http::{HeaderMap, HeaderName},
     response::{AppendHeaders, IntoResponse, Response},
 };
+use facescan_pipeline::operations::enhance::{request::EnhanceRequest, result::EnhanceResult};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     run::{PlanRun, WriteOn},
     single_image,
 };
-use crate::{
-    http::{
-        AppState,
-        error::ApiError,
-        extract::ImageRequest,
-        openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
-        respond::{Accepted, header_value},
-    },
-    pipeline::operations::enhance::{request::EnhanceRequest, result::EnhanceResult},
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::ImageRequest,
+    openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
+    respond::{Accepted, header_value},
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");

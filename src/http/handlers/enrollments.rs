@@ -1,7 +1,24 @@
 //! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrollment}`.
 
 use axum::extract::RawQuery;
+use facescan_config::{DetSize, scope::Scope};
 use facescan_imaging::quality::acceptance::{Preset, Reason};
+use facescan_pipeline::{
+    admission::Priority,
+    core::{
+        options::RequestOptions,
+        scan::{Face, Scan},
+    },
+    results::ErrorEntry,
+};
+use facescan_recognition::{
+    collections::{
+        enroll::{EnrollOutcome, EnrollTarget, FaceToEnroll, Rejection},
+        key,
+    },
+    error::RecognitionError,
+    verify::{FaceChoice, FaceVector, VerifyRequest},
+};
 use facescan_store::{Collection, Enrollment, ErasureTarget};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,39 +32,19 @@ use super::{
     named_faces::{NamedFace, NamedFaces},
     page::{Cursor, PageQuery},
 };
-use crate::{
-    admission::Priority,
-    config::DetSize,
-    context::scope::Scope,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, faces::FacesRequest},
-        openapi::{
-            Bytes,
-            bodies::{EnrollBody, FacesForm},
-            failures::{EraseFailures, FacesFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::{
-            negotiated::{Deletion, Negotiated},
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, faces::FacesRequest},
+    openapi::{
+        Bytes,
+        bodies::{EnrollBody, FacesForm},
+        failures::{EraseFailures, FacesFailures, StoredFailures},
+        routes::routes,
     },
-    pipeline::{
-        core::{
-            options::RequestOptions,
-            scan::{Face, Scan},
-        },
-        results::ErrorEntry,
-    },
-    recognition::{
-        collections::{
-            enroll::{EnrollOutcome, EnrollTarget, FaceToEnroll, Rejection},
-            key,
-        },
-        error::RecognitionError,
-        verify::{FaceChoice, FaceVector, VerifyRequest},
+    respond::{
+        negotiated::{Deletion, Negotiated},
+        page::{Listed, Page},
     },
 };
 
@@ -83,7 +80,7 @@ pub struct EnrollRequest {
     /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
     /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = crate::pipeline::core::options::schema::det_size)]
+    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
     pub det_size: Option<DetSize>,
     /// Whether the images are aligned 112×112 crops. They are not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::{extract::State, http::HeaderMap};
+use facescan_pipeline::{context::RequestContext, core::options::source_text};
 use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -10,7 +11,6 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::{
-    context::RequestContext,
     erasure::{host, report::ErasureReport},
     http::{
         AppState,
@@ -20,6 +20,7 @@ use crate::{
             json_object::JsonObject,
             stored_request::{StoredRequest, not_found},
         },
+        middleware::context::Context,
         openapi::{
             failures::{ErasureFailures, StoredFailures},
             routes::routes,
@@ -29,7 +30,6 @@ use crate::{
             negotiated::{Deletion, DoneOrQueued, Negotiated, NoContent},
         },
     },
-    pipeline::core::options::source_text,
 };
 
 /// How long a request waits for its erasure. The erasure goes on afterwards.
@@ -136,7 +136,7 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
 )]
 pub async fn create(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     body: Result<JsonObject<ErasureBody>, ApiError>,
 ) -> Result<DoneOrQueued<ErasureReport>, ApiError> {

@@ -1,20 +1,18 @@
 //! `GET` and `DELETE /faces/{id}`.
 
+use facescan_audit::AuditEvent;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{erasures::erase_named, images::StoredFaceAnswer};
-use crate::{
-    audit::AuditEvent,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::stored_request::{StoredRequest, not_found},
-        openapi::{
-            failures::{EraseFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::negotiated::{Negotiated, NoContent},
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::stored_request::{StoredRequest, not_found},
+    openapi::{
+        failures::{EraseFailures, StoredFailures},
+        routes::routes,
     },
+    respond::negotiated::{Negotiated, NoContent},
 };
 use facescan_store::ErasureTarget;
 

@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use facescan_telemetry::causes::with_causes;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,7 +23,6 @@ use crate::{
             routes::routes,
         },
     },
-    telemetry::causes::with_causes,
 };
 use facescan_inference::device::DeviceState;
 

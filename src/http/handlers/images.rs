@@ -4,6 +4,11 @@ use axum::{
     extract::{RawQuery, State},
     http::HeaderMap,
 };
+use facescan_audit::AuditEvent;
+use facescan_pipeline::{
+    admission::priority_semaphore::DecodePermit,
+    core::{image_file::hex, options::source_text, scan::FaceResults},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -12,28 +17,23 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
-use crate::{
-    admission::priority_semaphore::DecodePermit,
-    audit::AuditEvent,
-    context::RequestContext,
-    http::error::ApiError,
-    http::{
-        AppState,
-        extract::{
-            page_size, read_query,
-            stored_request::{StoredRequest, not_found},
-        },
-        openapi::{
-            failures::{EraseFailures, ServiceFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::{
-            Accepted,
-            negotiated::{Negotiated, NoContent},
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{
+        page_size, read_query,
+        stored_request::{StoredRequest, not_found},
     },
-    pipeline::core::{image_file::hex, options::source_text, scan::FaceResults},
+    middleware::context::Context,
+    openapi::{
+        failures::{EraseFailures, ServiceFailures, StoredFailures},
+        routes::routes,
+    },
+    respond::{
+        Accepted,
+        negotiated::{Negotiated, NoContent},
+        page::{Listed, Page},
+    },
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{
@@ -320,7 +320,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 )]
 pub async fn list(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {

@@ -4,6 +4,9 @@ use axum::{
     extract::{Path, State},
     http::HeaderMap,
 };
+use facescan_audit::AuditEvent;
+use facescan_config::scope::Scope;
+use facescan_pipeline::context::RequestContext;
 use facescan_store::ApiKey;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
@@ -18,12 +21,11 @@ use crate::{
         keys::{CREATE_KEY, NewKey, REVOKE_KEY},
         secret::is_id,
     },
-    audit::AuditEvent,
-    context::{RequestContext, scope::Scope},
     http::{
         AppState,
         error::ApiError,
         extract::json_object::JsonObject,
+        middleware::context::Context,
         openapi::{
             failures::{KeyFailures, ServiceFailures, StoredFailures},
             routes::routes,
@@ -140,7 +142,7 @@ fn require_key(context: &RequestContext) -> Result<(), AccessError> {
 )]
 pub async fn create(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     body: Result<JsonObject<KeyBody>, ApiError>,
 ) -> Result<Created<KeyAnswer>, ApiError> {
@@ -200,7 +202,7 @@ async fn recorded<T>(
 )]
 pub async fn list(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
 ) -> Result<Negotiated<KeysAnswer>, ApiError> {
     require_key(&context)?;
@@ -221,7 +223,7 @@ pub async fn list(
 )]
 pub async fn revoke(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     Path(id): Path<String>,
 ) -> Result<NoContent, ApiError> {
     require_key(&context)?;

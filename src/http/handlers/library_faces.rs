@@ -1,7 +1,18 @@
 //! `/collections/{id}/faces`: the faces of a library.
 
 use axum::extract::RawQuery;
+use facescan_config::DetSize;
 use facescan_imaging::quality::acceptance::Preset;
+use facescan_pipeline::{
+    admission::Priority,
+    core::{options::RequestOptions, scan::Face},
+    results::ErrorEntry,
+};
+use facescan_recognition::{
+    collections::key,
+    libraries::enroll::{FaceForLibrary, LibraryOutcome},
+    verify::{FaceVector, VerifyRequest},
+};
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,32 +26,19 @@ use super::{
     named_faces::{NamedFace, NamedFaces},
     page::Cursor,
 };
-use crate::{
-    admission::Priority,
-    config::DetSize,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
-        openapi::{
-            Bytes,
-            bodies::{FacesForm, LibraryBody},
-            failures::{FacesFailures, LibraryFailures},
-            routes::routes,
-        },
-        respond::{
-            negotiated::Negotiated,
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
+    openapi::{
+        Bytes,
+        bodies::{FacesForm, LibraryBody},
+        failures::{FacesFailures, LibraryFailures},
+        routes::routes,
     },
-    pipeline::{
-        core::{options::RequestOptions, scan::Face},
-        results::ErrorEntry,
-    },
-    recognition::{
-        collections::key,
-        libraries::enroll::{FaceForLibrary, LibraryOutcome},
-        verify::{FaceVector, VerifyRequest},
+    respond::{
+        negotiated::Negotiated,
+        page::{Listed, Page},
     },
 };
 
@@ -65,7 +63,7 @@ pub struct LibraryRequest {
     /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
     /// images to 640 and does not enlarge smaller ones.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = crate::pipeline::core::options::schema::det_size)]
+    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
     pub det_size: Option<DetSize>,
     /// Whether the images are aligned 112×112 crops. They are not searched for faces.
     #[serde(skip_serializing_if = "Option::is_none")]

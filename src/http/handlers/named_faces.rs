@@ -1,20 +1,23 @@
 //! The faces that the body of an enrollment or of a search names, with their vectors.
 
+use facescan_audit::AuditEvent;
+use facescan_config::scope::Scope;
+use facescan_pipeline::{
+    context::RequestContext,
+    core::{error::PipelineError, scan::Scan},
+    ingest::source::ImageInput,
+};
+use facescan_recognition::{
+    error::RecognitionError,
+    verify::{FaceVector, VerifyPlan},
+};
 use facescan_store::StoredFace;
 use uuid::Uuid;
 
 use super::run::PlanRun;
 use crate::{
-    access::error::AccessError,
-    audit::AuditEvent,
-    context::{RequestContext, scope::Scope},
+    access::{authenticator::require, error::AccessError},
     http::{AppState, error::ApiError, extract::face_input::FaceInput},
-    ingest::source::ImageInput,
-    pipeline::core::{error::PipelineError, scan::Scan},
-    recognition::{
-        error::RecognitionError,
-        verify::{FaceVector, VerifyPlan},
-    },
 };
 
 /// A face of a request.
@@ -86,10 +89,10 @@ impl NamedFaces<'_> {
     fn check_scopes(&self, faces: &[FaceInput]) -> Result<(), AccessError> {
         for face in faces {
             match face {
-                FaceInput::Stored(_) => self.context.principal.require(Scope::Read)?,
-                FaceInput::Vector(_) => self.context.principal.require(Scope::SearchVectors)?,
+                FaceInput::Stored(_) => require(&self.context.principal, Scope::Read)?,
+                FaceInput::Vector(_) => require(&self.context.principal, Scope::SearchVectors)?,
                 FaceInput::Image(_) if self.plan.is_aligned() => {
-                    self.context.principal.require(Scope::SearchVectors)?;
+                    require(&self.context.principal, Scope::SearchVectors)?;
                 }
                 FaceInput::Image(_) => {}
             }
@@ -105,7 +108,7 @@ impl NamedFaces<'_> {
         let face = face.ok_or(RecognitionError::NotFound(id))?;
         // Only an aligned crop has no score: the caller who stored it has chosen its pixels.
         if face.score.is_none() {
-            self.context.principal.require(Scope::SearchVectors)?;
+            require(&self.context.principal, Scope::SearchVectors)?;
         }
         Ok(NamedFace::Stored(id, FaceVector::of_stored(&face)?))
     }

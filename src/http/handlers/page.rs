@@ -1,18 +1,16 @@
 //! Where a page of a list begins, and its size.
 
+use facescan_recognition::{collections::key, error::RecognitionError};
 use facescan_store::{Collection, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::{
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{page_size, read_query},
-        respond::page::Page,
-    },
-    recognition::{collections::key, error::RecognitionError},
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{page_size, read_query},
+    respond::page::Page,
 };
 
 /// The entries on a page, unless the request says it.

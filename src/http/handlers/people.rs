@@ -1,6 +1,10 @@
 //! `/collections/{id}/people` and below, and `/collections/{id}/enrollments/{enrollment}/person`.
 
 use axum::extract::RawQuery;
+use facescan_recognition::{
+    collections::{key, terms::check_text},
+    error::RecognitionError,
+};
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -13,23 +17,17 @@ use super::{
     erasures::erase_from_collection,
     page::{Cursor, PageQuery},
 };
-use crate::{
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, json_object::JsonObject},
-        openapi::{
-            failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
-            routes::routes,
-        },
-        respond::{
-            negotiated::{Deletion, Negotiated, NoContent},
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, json_object::JsonObject},
+    openapi::{
+        failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
+        routes::routes,
     },
-    recognition::{
-        collections::{key, terms::check_text},
-        error::RecognitionError,
+    respond::{
+        negotiated::{Deletion, Negotiated, NoContent},
+        page::{Listed, Page},
     },
 };
 

@@ -9,31 +9,29 @@ use axum::{
     },
     response::{AppendHeaders, IntoResponse, Response},
 };
+use facescan_config::Dtype;
+use facescan_pipeline::{
+    Pipeline,
+    core::{
+        base64_text,
+        run::{DevicesUsed, Timings},
+    },
+    models::preprocessing::PREPROCESSING,
+    operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
+    plan::Plan as _,
+    results::{ErrorEntry, Outcome},
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::run::{PlanRun, RequestResults};
-use crate::{
-    config::Dtype,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{ImageRequest, admitted::RequestReservations},
-        openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
-        respond::{Accepted, header_value, respond},
-    },
-    pipeline::{
-        Pipeline,
-        core::{
-            base64_text,
-            run::{DevicesUsed, Timings},
-        },
-        models::preprocessing::PREPROCESSING,
-        operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
-        plan::Plan as _,
-        results::{ErrorEntry, Outcome},
-    },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{ImageRequest, admitted::RequestReservations},
+    openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
+    respond::{Accepted, header_value, respond},
 };
 use facescan_imaging::{
     npy,

@@ -5,30 +5,27 @@ use axum::{
     http::HeaderMap,
     response::{AppendHeaders, IntoResponse, Response},
 };
+use facescan_config::EnhancedFormat;
+use facescan_pipeline::{
+    context::RequestContext,
+    ingest::source::ImageInput,
+    operations::process::{
+        format::ProcessedFormat, plan::ProcessPlan, request::ProcessRequest, result::ProcessResult,
+    },
+    plan::Plan,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     run::{PlanRun, WriteOn},
     single_image,
 };
-use crate::{
-    config::EnhancedFormat,
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::ImageRequest,
-        openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
-        respond::Accepted,
-    },
-    ingest::source::ImageInput,
-    pipeline::{
-        operations::process::{
-            format::ProcessedFormat, plan::ProcessPlan, request::ProcessRequest,
-            result::ProcessResult,
-        },
-        plan::Plan,
-    },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::ImageRequest,
+    openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
+    respond::Accepted,
 };
 
 /// Returns the routes of this module.

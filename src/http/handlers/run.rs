@@ -7,26 +7,26 @@ use axum::{
     http::{HeaderName, HeaderValue},
     response::{AppendHeaders, IntoResponse, Response},
 };
+use facescan_audit::AuditEvent;
+use facescan_config::AuditLevel;
+use facescan_pipeline::{
+    context::RequestContext,
+    core::run::{DevicesUsed, ImageRun},
+    ingest::source::ImageInput,
+    plan::Plan,
+    results::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
+    runner::ImageOutcome,
+};
+use facescan_telemetry::causes::with_causes;
 use serde::Serialize;
 
 use crate::{
     access::rate_limit::Usage,
-    audit::AuditEvent,
-    config::AuditLevel,
-    context::RequestContext,
     http::{
         AppState,
         error::ApiError,
         respond::{Accepted, milliseconds, respond, respond_small},
     },
-    ingest::source::ImageInput,
-    pipeline::{
-        core::run::{DevicesUsed, ImageRun},
-        plan::Plan,
-        results::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
-        runner::ImageOutcome,
-    },
-    telemetry::causes::with_causes,
 };
 
 /// The time that the images waited for a permit, a thread or a session.
@@ -42,7 +42,7 @@ pub struct RequestResults<T> {
     pub devices: DevicesUsed,
     /// The sum of the times that the images waited, in milliseconds.
     queue_ms: f64,
-    /// The sum of the times of [`Timings::inference`](crate::pipeline::core::run::Timings::inference), in milliseconds.
+    /// The sum of the times of [`Timings::inference`](facescan_pipeline::core::run::Timings::inference), in milliseconds.
     inference_ms: f64,
 }
 

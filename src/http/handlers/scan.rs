@@ -1,31 +1,29 @@
 //! The scans: find the faces of images, and run operations on each face.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
+use facescan_pipeline::{
+    context::RequestContext,
+    core::scan::Scan,
+    operations::scan::{
+        kind::{EmbedKind, ScanKind},
+        plan::ScanPlan,
+        request::ScanRequest,
+    },
+    plan::Plan as _,
+    results::ScanResult,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::ImageRequest,
-        openapi::{
-            answers::{EmbedAnswer, ScanAnswer},
-            bodies::ScanBody,
-            failures::ImageFailures,
-        },
-        respond::Accepted,
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::ImageRequest,
+    openapi::{
+        answers::{EmbedAnswer, ScanAnswer},
+        bodies::ScanBody,
+        failures::ImageFailures,
     },
-    pipeline::{
-        core::scan::Scan,
-        operations::scan::{
-            kind::{EmbedKind, ScanKind},
-            plan::ScanPlan,
-            request::ScanRequest,
-        },
-        plan::Plan as _,
-        results::ScanResult,
-    },
+    respond::Accepted,
 };
 
 use super::{

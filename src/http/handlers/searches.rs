@@ -3,6 +3,15 @@
 use std::{slice, vec};
 
 use axum::{extract::RawQuery, response::Response};
+use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
+use facescan_recognition::{
+    collections::{
+        candidates::FoundCandidates,
+        search::{SearchPlan, SearchRequest, SearchResult},
+    },
+    error::RecognitionError,
+    verify::{FaceVector, VerifyPlan},
+};
 use facescan_store::{AuditEntry, Collection};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,31 +23,19 @@ use super::{
     named_faces::{NamedFace, NamedFaces},
     page::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE},
 };
-use crate::{
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{
-            admitted::RequestReservations, collection_request::CollectionRequest,
-            faces::FacesRequest, page_size, read_query,
-        },
-        openapi::{
-            Bytes,
-            bodies::{FacesForm, SearchBody, SearchesBody},
-            failures::{CollectionFailures, FacesFailures},
-        },
-        respond::{on_own_thread, respond, respond_small},
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{
+        admitted::RequestReservations, collection_request::CollectionRequest, faces::FacesRequest,
+        page_size, read_query,
     },
-    pipeline::results::ErrorEntry,
-    recognition::{
-        collections::{
-            candidates::FoundCandidates,
-            search::{SearchPlan, SearchRequest, SearchResult},
-        },
-        error::RecognitionError,
-        verify::{FaceVector, VerifyPlan},
+    openapi::{
+        Bytes,
+        bodies::{FacesForm, SearchBody, SearchesBody},
+        failures::{CollectionFailures, FacesFailures},
     },
+    respond::{on_own_thread, respond, respond_small},
 };
 
 /// Returns the routes of this module.

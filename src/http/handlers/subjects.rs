@@ -1,6 +1,11 @@
 //! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
 
 use axum::extract::RawQuery;
+use facescan_audit::AuditEvent;
+use facescan_recognition::{
+    collections::{key, terms::check_details},
+    error::RecognitionError,
+};
 use facescan_store::{
     Changed, CollectionKind, Consent, ErasureTarget, Subject, SubjectChange, SubjectDetails,
     Written,
@@ -13,24 +18,17 @@ use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_from_collection, page::Cursor};
-use crate::{
-    audit::AuditEvent,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
-        openapi::{
-            failures::{CollectionFailures, EraseFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::{
-            negotiated::{Created, Deletion, Negotiated},
-            page::{Listed, Page},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
+    openapi::{
+        failures::{CollectionFailures, EraseFailures, StoredFailures},
+        routes::routes,
     },
-    recognition::{
-        collections::{key, terms::check_details},
-        error::RecognitionError,
+    respond::{
+        negotiated::{Created, Deletion, Negotiated},
+        page::{Listed, Page},
     },
 };
 

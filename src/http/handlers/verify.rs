@@ -1,8 +1,27 @@
 //! `POST /verify`.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
+use facescan_audit::AuditEvent;
+use facescan_config::scope::Scope;
 use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::device::DeviceState;
+use facescan_pipeline::{
+    context::RequestContext,
+    core::{
+        image_file::ImageInfo,
+        run::DevicesUsed,
+        scan::{Face, FaceResults, Scan},
+    },
+    ingest::source::ImageInput,
+    models::used::ModelsUsed,
+    plan::Plan as _,
+    runner::ImageOutcome,
+};
+use facescan_recognition::{
+    calibration::FarEstimate,
+    error::RecognitionError,
+    verify::{FaceVector, Side, VerifyPlan, VerifyRequest, compare},
+};
 use facescan_store::StoredFace;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,8 +31,6 @@ use uuid::Uuid;
 use super::run::PlanRun;
 use crate::{
     access::error::AccessError,
-    audit::AuditEvent,
-    context::{RequestContext, scope::Scope},
     http::{
         AppState,
         error::ApiError,
@@ -23,22 +40,6 @@ use crate::{
             failures::VerifyFailures,
         },
         respond::{Accepted, respond_small},
-    },
-    ingest::source::ImageInput,
-    pipeline::{
-        core::{
-            image_file::ImageInfo,
-            run::DevicesUsed,
-            scan::{Face, FaceResults, Scan},
-        },
-        models::used::ModelsUsed,
-        plan::Plan as _,
-        runner::ImageOutcome,
-    },
-    recognition::{
-        calibration::FarEstimate,
-        error::RecognitionError,
-        verify::{FaceVector, Side, VerifyPlan, VerifyRequest, compare},
     },
 };
 

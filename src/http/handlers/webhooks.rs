@@ -1,6 +1,7 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
 use axum::{extract::State, http::HeaderMap};
+use facescan_batches::webhooks::shown_secret;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -9,21 +10,18 @@ use uuid::Uuid;
 
 use facescan_store::{Webhook, WebhookHost};
 
-use crate::{
-    batches::webhooks::shown_secret,
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{json_object::JsonObject, stored_request::StoredRequest},
-        openapi::{
-            failures::{ServiceFailures, StoredFailures, WebhookFailures},
-            routes::routes,
-        },
-        respond::{
-            Accepted,
-            negotiated::{Created, Negotiated, NoContent},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{json_object::JsonObject, stored_request::StoredRequest},
+    middleware::context::Context,
+    openapi::{
+        failures::{ServiceFailures, StoredFailures, WebhookFailures},
+        routes::routes,
+    },
+    respond::{
+        Accepted,
+        negotiated::{Created, Negotiated, NoContent},
     },
 };
 
@@ -206,7 +204,7 @@ impl WebhookAnswer {
 )]
 pub async fn create(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
     body: Result<JsonObject<WebhookBody>, ApiError>,
 ) -> Result<Created<WebhookAnswer>, ApiError> {
@@ -225,7 +223,7 @@ pub async fn create(
 )]
 pub async fn list(
     State(state): State<AppState>,
-    context: RequestContext,
+    Context(context): Context,
     headers: HeaderMap,
 ) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
     let webhooks = &state.batches.store;

@@ -9,18 +9,23 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use facescan_audit::refusals::{RefusalKind, RefusedRequest};
+use facescan_config::scope::Scope;
+use facescan_pipeline::{
+    admission::{AdmissionError, RequestPermit, answer_reservation::AnswerReservation},
+    context::{Principal, RequestContext, RequestId},
+};
+use facescan_telemetry::metrics::labels::Refusal;
 
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use crate::{
     access::{
+        authenticator::require,
         error::AccessError,
         rate_limit::{RateLimitState, Usage},
     },
-    admission::{AdmissionError, RequestPermit, answer_reservation::AnswerReservation},
-    audit::refusals::{RefusalKind, RefusedRequest},
-    context::{Principal, RequestContext, RequestId, scope::Scope},
     http::{
         AppState,
         error::ApiError,
@@ -28,7 +33,6 @@ use crate::{
         middleware::{local, unread},
         route_scopes::{Requirement, RouteScopes},
     },
-    telemetry::metrics::labels::Refusal,
 };
 
 /// A header that can have the key.
@@ -229,7 +233,7 @@ fn permitted(
     requirement: Requirement,
 ) -> Result<Option<Principal>, AccessError> {
     if let (Some(principal), Requirement::Scope(scope)) = (&principal, requirement) {
-        principal.require(scope)?;
+        require(principal, scope)?;
     }
     Ok(principal)
 }

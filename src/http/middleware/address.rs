@@ -5,8 +5,9 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use facescan_pipeline::ingest::text::NUL;
 
-use crate::{http::error::ApiError, ingest::text::NUL};
+use crate::http::error::ApiError;
 
 /// Refuses a request whose path or query has a NUL character.
 pub async fn check(request: Request, next: Next) -> Response {

@@ -6,13 +6,11 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use facescan_pipeline::context::{Principal, RequestContext, RequestId};
+use facescan_telemetry::traces::{self, SpanKind, TRACERESPONSE};
 use tracing::{Instrument, Span};
 
-use crate::{
-    context::{Principal, RequestContext, RequestId},
-    http::{AppState, error::ApiError},
-    telemetry::traces::{self, SpanKind, TRACERESPONSE},
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The request and response header with the request id.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -20,25 +18,26 @@ pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// The maximum length of an id from a caller, in bytes.
 const MAX_LENGTH: usize = 128;
 
-impl<S: Sync> FromRequestParts<S> for RequestContext {
+/// The context of a request, as an argument of a handler.
+pub struct Context(pub RequestContext);
+
+impl<S: Sync> FromRequestParts<S> for Context {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        context(&parts.extensions)
+        from_extensions(&parts.extensions).map(Self)
     }
 }
 
-impl RequestContext {
-    /// Returns the context of a request.
-    ///
-    /// # Errors
-    /// [`ApiError::Internal`] if the request did not pass [`open`].
-    pub fn of(request: &Request) -> Result<Self, ApiError> {
-        context(request.extensions())
-    }
+/// Returns the context of a request.
+///
+/// # Errors
+/// [`ApiError::Internal`] if the request did not pass [`open`].
+pub fn from_request(request: &Request) -> Result<RequestContext, ApiError> {
+    from_extensions(request.extensions())
 }
 
-fn context(extensions: &Extensions) -> Result<RequestContext, ApiError> {
+fn from_extensions(extensions: &Extensions) -> Result<RequestContext, ApiError> {
     extensions
         .get::<RequestContext>()
         .cloned()

@@ -6,10 +6,11 @@ use axum::http::{
     HeaderName, HeaderValue, Method,
     header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
 };
+use facescan_telemetry::traces::TRACERESPONSE;
 use tower_http::cors::CorsLayer;
 
 use super::{access, access_log, context, deadline};
-use crate::{http::handlers::single_image, telemetry::traces::TRACERESPONSE};
+use crate::http::handlers::single_image;
 
 /// How long a browser remembers what is allowed.
 const MAX_AGE: Duration = Duration::from_secs(600);

@@ -8,12 +8,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use facescan_pipeline::context::RequestContext;
 
 use super::arrival::Arrival;
-use crate::{
-    context::RequestContext,
-    http::{AppState, error::ApiError},
-};
+use crate::http::{AppState, error::ApiError};
 
 /// The header with which a client sets an earlier deadline, in milliseconds.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-timeout-ms");

@@ -9,12 +9,10 @@ use axum::http::{
     HeaderMap, HeaderName, Request,
     header::{HOST, ORIGIN},
 };
+use facescan_config::{Config, is_loopback};
 use url::Url;
 
-use crate::{
-    access::error::AccessError,
-    config::{Config, is_loopback},
-};
+use crate::access::error::AccessError;
 
 /// Where a browser says that a request comes from, in relation to this server.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -119,7 +117,7 @@ fn is_local_url(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Sources;
+    use facescan_config::Sources;
 
     fn config(settings: &[(&str, &str)]) -> Config {
         let mut sources = Sources::default();

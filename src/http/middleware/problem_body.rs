@@ -9,12 +9,10 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use facescan_pipeline::context::RequestContext;
+use facescan_telemetry::causes::with_causes;
 
-use crate::{
-    context::RequestContext,
-    http::problem::{CarriedError, Problem},
-    telemetry::causes::with_causes,
-};
+use crate::http::problem::{CarriedError, Problem};
 
 /// Writes the body of an error response.
 pub async fn write(request: Request, next: Next) -> Response {

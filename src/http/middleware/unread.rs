@@ -10,9 +10,8 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use facescan_pipeline::admission::answer_reservation::AnswerReservation;
 use hyper::body::{Frame, SizeHint};
-
-use crate::admission::answer_reservation::AnswerReservation;
 
 /// Returns a response that holds `answer` until its last byte is sent. A body of unknown length reserves each of its parts as it
 /// is made.

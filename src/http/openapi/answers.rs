@@ -5,6 +5,11 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use facescan_pipeline::{
+    core::run::Timings,
+    operations::{enhance::result::EnhanceResult, process::result::ProcessResult},
+    results::{Answer, ErrorEntry, ScanResult, embed_image::ImageEmbeddingResult},
+};
 use serde::Serialize;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -12,12 +17,6 @@ use utoipa::{
 };
 
 use facescan_inference::device::DeviceState;
-
-use crate::pipeline::{
-    core::run::Timings,
-    operations::{enhance::result::EnhanceResult, process::result::ProcessResult},
-    results::{Answer, ErrorEntry, ScanResult, embed_image::ImageEmbeddingResult},
-};
 
 macro_rules! answer {
     ($(#[$doc:meta])* $name:ident, $outcome:ty) => {

@@ -3,25 +3,23 @@
 //! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
 //! options: msgpack, a multipart form, and the bytes of one image.
 
-use serde::Serialize;
-use utoipa::ToSchema;
-use uuid::Uuid;
-
-use super::Bytes;
-use crate::http::extract::batch_body::WebhookFields;
-use crate::pipeline::{
+use facescan_batches::operation::BatchOperation;
+use facescan_pipeline::admission::Priority;
+use facescan_pipeline::{
     operations::{
         enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
         process::request::ProcessRequest, scan::request::ScanRequest,
     },
     results::EmbeddingAnswer,
 };
-use crate::{
-    admission::Priority,
-    batches::operation::BatchOperation,
-    http::handlers::{enrollments::EnrollRequest, library_faces::LibraryRequest},
-    recognition::{collections::search::SearchRequest, verify::VerifyRequest},
-};
+use facescan_recognition::{collections::search::SearchRequest, verify::VerifyRequest};
+use serde::Serialize;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Bytes;
+use crate::http::extract::batch_body::WebhookFields;
+use crate::http::handlers::{enrollments::EnrollRequest, library_faces::LibraryRequest};
 
 /// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]

@@ -7,10 +7,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use facescan_pipeline::context::RequestContext;
 use serde::Serialize;
 
 use super::{Accepted, respond, respond_small};
-use crate::{context::RequestContext, http::error::ApiError};
+use crate::http::error::ApiError;
 
 /// A written body `T`, as JSON or as msgpack. The status is 200.
 pub struct Negotiated<T> {

@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::{
-    admission::{AdmissionError, answer_reservation::AnswerReservation},
-    http::error::ApiError,
-};
+use facescan_pipeline::admission::{AdmissionError, answer_reservation::AnswerReservation};
+
+use crate::http::error::ApiError;
 
 /// The least that is reserved at a time.
 const LEAST_BYTES: usize = 64 << 10;
@@ -75,10 +74,8 @@ mod tests {
     use facescan_clock::SystemClock;
 
     use super::*;
-    use crate::{
-        admission::{Admission, Budgets},
-        telemetry::metrics::Metrics,
-    };
+    use facescan_pipeline::admission::{Admission, Budgets};
+    use facescan_telemetry::metrics::Metrics;
 
     #[test]
     fn a_body_beyond_the_byte_budget_is_refused_before_it_is_written() {

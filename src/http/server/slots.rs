@@ -16,10 +16,9 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use facescan_telemetry::metrics::{Metrics, labels::ClosedConnection};
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
-
-use crate::telemetry::metrics::{Metrics, labels::ClosedConnection};
 
 /// The slots of a listener. Cheap to clone.
 #[derive(Clone)]

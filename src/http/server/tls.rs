@@ -7,6 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use facescan_telemetry::causes::with_causes;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -16,8 +17,6 @@ use rustls::{
 };
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-
-use crate::telemetry::causes::with_causes;
 
 /// The time between two looks at the files. Comparing times also notices links that point to other files, as in Kubernetes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::json;
 
 use super::{key, locked, send};

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use facescan_store::AuditEntry;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use axum::{
     body::Body,
     http::{Request, StatusCode},
 };
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -9,7 +9,8 @@ use axum::{
         header::{ACCEPT, AUTHORIZATION},
     },
 };
-use facescan::{batches::results::ResultFormat, context::scope::Scope};
+use facescan_batches::results::ResultFormat;
+use facescan_config::scope::Scope;
 use facescan_store::{ItemPage, NewItem, NewItems};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use facescan::{batches::worker::Worker, http::error::describe_item};
+use facescan::http::error::describe_item;
+use facescan_batches::worker::Worker;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use axum::http::StatusCode;
 use bytes::Bytes;
-use facescan::ingest::fetch::{FetchError, Fetcher};
+use facescan_pipeline::ingest::fetch::{FetchError, Fetcher};
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, header::RETRY_AFTER};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::json;
 use tokio::time::timeout;
 use uuid::Uuid;

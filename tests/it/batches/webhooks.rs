@@ -13,12 +13,10 @@ use axum::{
     routing::post,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use facescan::{
-    batches::{Batches, webhooks::deliveries::Deliveries},
-    ingest::{
-        guard::Refused,
-        post::{PostError, Poster},
-    },
+use facescan_batches::{Batches, webhooks::deliveries::Deliveries};
+use facescan_pipeline::ingest::{
+    guard::Refused,
+    post::{PostError, Poster},
 };
 use facescan_store::{Observer, TakeDeliveries};
 use hmac::{Hmac, KeyInit as _, Mac as _};

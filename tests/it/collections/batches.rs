@@ -1,6 +1,6 @@
 //! Batches that search in a collection.
 
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 
 use super::*;
 use crate::{

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use ::image::{self as image_crate, ImageFormat, imageops::FilterType};
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{

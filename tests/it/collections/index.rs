@@ -1,6 +1,6 @@
 //! The index follows the database, also that of another process.
 
-use facescan::recognition::collections::similar::Wanted;
+use facescan_recognition::collections::similar::Wanted;
 use facescan_store::{
     Collection, CollectionKey, ErasureTarget, NewEnrollment, NewErasure, Subject, SubjectDetails,
 };

@@ -1,7 +1,7 @@
 //! What searches and enrollments tell of the vectors of enrolled faces, and how often.
 
 use axum::http::StatusCode;
-use facescan::context::scope::Scope;
+use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{

@@ -2,7 +2,7 @@
 
 mod outage;
 
-use facescan::recognition::{
+use facescan_recognition::{
     collections::similar::{SimilarFaces, Wanted},
     index::{IndexKind, IndexQuery},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use facescan::config::{CONFIG_FILE, Origin, PREFIX, short_names};
+use facescan_config::{CONFIG_FILE, Origin, PREFIX, short_names};
 
 use super::Setup;
 

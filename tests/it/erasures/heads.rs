@@ -2,10 +2,8 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use facescan::{
-    audit::heads::{HeadLine, HeadPublisher, destination::HeadDestination, read_heads},
-    erasure::retention::RetentionSweeper,
-};
+use facescan::erasure::retention::RetentionSweeper;
+use facescan_audit::heads::{HeadLine, HeadPublisher, destination::HeadDestination, read_heads};
 use facescan_clock::{Clock, SystemClock};
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::atomic::Ordering};
 
-use facescan::recognition::{collections::similar::Wanted, index::IndexQuery};
+use facescan_recognition::{collections::similar::Wanted, index::IndexQuery};
 
 use super::under_test::{DIM, FACES_OF_SUBJECT, Gallery, UnderTest, direction, wanted};
 

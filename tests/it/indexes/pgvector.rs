@@ -1,6 +1,6 @@
 //! When indexes in Postgres are built and dropped, and when a server uses them.
 
-use facescan::recognition::index::{FaceIndex, IndexKind};
+use facescan_recognition::index::{FaceIndex, IndexKind};
 use facescan_store::VectorIndex;
 use uuid::Uuid;
 

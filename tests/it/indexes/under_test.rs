@@ -6,22 +6,18 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use facescan::{
-    audit::AuditLog,
-    config::AuditLevel,
-    recognition::{
-        calibration::Calibrations,
-        collections::{
-            Collections,
-            quota::SearchQuota,
-            similar::{SimilarFaces, Wanted},
-        },
-        index::{
-            FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals,
-        },
-    },
-};
+use facescan_audit::AuditLog;
 use facescan_clock::{Clock, SystemClock};
+use facescan_config::AuditLevel;
+use facescan_recognition::{
+    calibration::Calibrations,
+    collections::{
+        Collections,
+        quota::SearchQuota,
+        similar::{SimilarFaces, Wanted},
+    },
+    index::{FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals},
+};
 use facescan_store::{
     Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
     IndexPosition, NewEnrollment, NewErasure, Store, Subject, SubjectDetails, Written,

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use axum::http::StatusCode;
-use facescan::config::{Config, Sources};
+use facescan_config::{Config, Sources};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     preprocess::Preprocess,

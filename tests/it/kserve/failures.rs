@@ -1,10 +1,10 @@
 //! Failures of remote servers: which runs are retried, and which errors are reported.
 
-use facescan::telemetry::metrics::Metrics;
 use facescan_inference::backend::{
     BackendError,
     kserve::{Kserve, RemoteSpec},
 };
+use facescan_telemetry::metrics::Metrics;
 
 use super::{EXCHANGE, assert_right, context, recorded, recorded_answer, rig, rig_of, spec};
 use crate::support::wire::{Reply, WireServer, first_line};

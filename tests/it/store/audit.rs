@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facescan::audit::verify::{Evidence, Fault, NotedHead, Verdict, verify};
+use facescan_audit::verify::{Evidence, Fault, NotedHead, Verdict, verify};
 use facescan_store::{AuditEntry, ExpiryTimes, FIRST_HASH, NewAuditEntry, Store};
 
 use super::fixtures::noon;

@@ -13,18 +13,15 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use facescan::{
-    app::App,
-    config::{Config, Sources},
-    http,
-    ingest::fetch::Fetcher,
-};
+use facescan::{app::App, http};
 use facescan_clock::SystemClock;
+use facescan_config::{Config, Sources};
 use facescan_inference::{
     backend::{Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend},
     prepare::prepare,
     registry::Registry,
 };
+use facescan_pipeline::ingest::fetch::Fetcher;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -11,9 +11,9 @@ use anyhow::Context;
 use facescan::{
     app::App,
     cli::{bench::images::Image, runtime::backend},
-    config::Config,
-    pipeline::operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
 };
+use facescan_config::Config;
+use facescan_pipeline::operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest};
 use image::RgbImage;
 use tokio::task::spawn_blocking;
 

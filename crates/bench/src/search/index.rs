@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use facescan_inference::pool::CpuPool;
 #[cfg(feature = "qdrant")]
-use facescan::recognition::index::qdrant::QdrantIndex;
-use facescan::recognition::index::{
+use facescan_recognition::index::qdrant::QdrantIndex;
+use facescan_recognition::index::{
     FaceIndex,
     exact::ExactIndex,
     pgvector::{HnswSettings, PgvectorIndex},
 };
-use facescan_inference::pool::CpuPool;
 use facescan_store::{Graph, Store};
 use serde_json::{Value, json};
 

@@ -13,22 +13,20 @@
 
 use std::sync::Arc;
 
+use facescan_pipeline::{
+    Pipeline,
+    context::RequestContext,
+    core::error::PipelineError,
+    models::{crop_model::CropModel, encoder::Encoder},
+    operations::{
+        enhance::{plan::EnhancePlan, request::EnhanceRequest},
+        scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    },
+};
 use futures::future::join_all;
 
 use super::material::{Item, Material};
-use crate::{
-    app::App,
-    context::RequestContext,
-    pipeline::{
-        Pipeline,
-        core::error::PipelineError,
-        models::{crop_model::CropModel, encoder::Encoder},
-        operations::{
-            enhance::{plan::EnhancePlan, request::EnhanceRequest},
-            scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
-        },
-    },
-};
+use crate::app::App;
 use facescan_inference::{
     device_task::{DeviceTask, ImageWork, Workload},
     pool::Stage,

@@ -5,10 +5,10 @@ use std::{io::Cursor, sync::Arc};
 use anyhow::Context;
 use bytes::Bytes;
 use clap::ValueEnum;
+use facescan_pipeline::core::image_file::{ContentHash, ImageFile, content_hash};
 use image::{ExtendedColorType, ImageEncoder, RgbImage, codecs::bmp::BmpEncoder};
 use serde::Serialize;
 
-use crate::pipeline::core::image_file::{ContentHash, ImageFile, content_hash};
 use facescan_imaging::resize::{Filter, resize};
 
 /// The size of the images.

@@ -9,8 +9,9 @@ use super::{
     DevicesArgs,
     figures::{Application, Toggle},
 };
-use crate::{app::App, config::Config};
+use crate::app::App;
 use facescan_clock::SystemClock;
+use facescan_config::Config;
 use facescan_inference::{
     backend::Backend,
     device::{DevicesReport, OperationReport},

@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use facescan_pipeline::core::scan::Embedding;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{cli::embed::record::Vector, pipeline::core::scan::Embedding};
+use crate::cli::embed::record::Vector;
 
 /// A face, an image without a face, a failed image, and a whole image.
 fn records() -> Vec<Record> {

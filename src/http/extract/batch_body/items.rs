@@ -3,19 +3,16 @@
 use std::vec;
 
 use bytes::Bytes;
+use facescan_batches::submission::{EntryContent, EntryError, ItemEntry};
+use facescan_fields::FieldError;
+use facescan_pipeline::{core::error::InvalidOption, ingest::error::IngestError};
 
 use super::super::{
     content::{Content, EntryField},
     entry::Entry,
     form::{self, Part},
 };
-use crate::{
-    batches::submission::{EntryContent, EntryError, ItemEntry},
-    fields::FieldError,
-    http::error::ApiError,
-    ingest::error::IngestError,
-    pipeline::core::error::InvalidOption,
-};
+use crate::http::error::ApiError;
 
 /// The maximum number of items of a body that is read as a whole. Each takes memory of its own, however short it is.
 pub(super) const MAX_ITEMS: usize = 10_000;
@@ -137,9 +134,11 @@ mod tests {
             .map(|item| item.is_ok())
             .collect();
         assert_eq!(are_read, [true, false]);
-        let head = body.options.into_tree(&crate::fields::Shape::from_schema::<
-            crate::http::extract::batch_body::HeadFields,
-        >());
+        let head = body
+            .options
+            .into_tree(&facescan_fields::Shape::from_schema::<
+                crate::http::extract::batch_body::HeadFields,
+            >());
         assert_eq!(
             Value::Object(head.unwrap()).to_string(),
             r#"{"name":"a","options":{"operations":[{"box":[1,2]}]}}"#

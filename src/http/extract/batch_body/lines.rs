@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use axum::{body::BodyDataStream, extract::Request};
 use bytes::BytesMut;
+use facescan_batches::submission::{EntryError, ItemEntry};
+use facescan_fields::{FieldErrors, wording};
 use futures::StreamExt;
 use serde::de::DeserializeSeed as _;
 use serde_json::{Map, Value, error::Category};
@@ -20,12 +22,7 @@ use super::{
     SMALL_BODY,
     items::{ITEM_FIELDS, item},
 };
-use crate::{
-    batches::submission::{EntryError, ItemEntry},
-    context::RequestContext,
-    fields::{FieldErrors, wording},
-    http::{AppState, error::ApiError},
-};
+use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// One job of the CPU pool parses several lines, because it waits for a thread as long as the job of an image does.
 const LINES_PER_JOB: usize = 64;
@@ -74,7 +71,7 @@ impl Lines {
             .saturating_mul(4)
             .saturating_add(OTHER_FIELDS);
         Ok(Self {
-            tenant: RequestContext::of(&request)?.principal.tenant,
+            tenant: context::from_request(&request)?.principal.tenant,
             body: request.into_body().into_data_stream(),
             buffer: BytesMut::new(),
             searched: 0,

@@ -2,6 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
+use facescan_fields::{FieldError, MAX_ERRORS, MAX_NAME_BYTES, wording};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -17,7 +18,6 @@ use super::{
     },
     Content, EntryField, OPTIONS, ReadBody,
 };
-use crate::fields::{FieldError, MAX_ERRORS, MAX_NAME_BYTES, wording};
 
 impl<'de, C: Content> Deserialize<'de> for ReadBody<C> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

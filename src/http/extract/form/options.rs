@@ -1,5 +1,6 @@
 //! The parts of a form that are not images.
 
+use facescan_fields::{FieldError, FieldErrors, MAX_ERRORS};
 use facescan_imaging::format::{Sniffed, sniff};
 
 use super::{
@@ -9,10 +10,7 @@ use super::{
     },
     Part,
 };
-use crate::{
-    fields::{FieldError, FieldErrors, MAX_ERRORS},
-    http::error::ApiError,
-};
+use crate::http::error::ApiError;
 
 /// The name of the part with options as JSON.
 const OPTIONS: &str = "options";
@@ -122,7 +120,8 @@ fn is_file(part: &Part) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fields::Shape, pipeline::operations::scan::request::ScanRequest};
+    use facescan_fields::Shape;
+    use facescan_pipeline::operations::scan::request::ScanRequest;
 
     fn part(name: &str, content: &str) -> Part {
         Part {

@@ -9,6 +9,11 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
+use facescan_batches::{
+    answer::{BatchAnswer, CountsAnswer},
+    watches::{BatchWatch, PERIOD, is_over},
+};
+use facescan_config::scope::Scope;
 use facescan_store::Batch;
 use futures::stream;
 use serde::Serialize;
@@ -16,20 +21,13 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::ToSchema;
 
 use super::stream_key::StreamKey;
-use crate::{
-    batches::{
-        answer::{BatchAnswer, CountsAnswer},
-        watches::{BatchWatch, PERIOD, is_over},
-    },
-    context::scope::Scope,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::stored_request::StoredRequest,
-        openapi::{
-            documented::{Description, Documented},
-            failures::BatchFailures,
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::stored_request::StoredRequest,
+    openapi::{
+        documented::{Description, Documented},
+        failures::BatchFailures,
     },
 };
 

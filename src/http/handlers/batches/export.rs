@@ -11,16 +11,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use facescan_batches::{operation::BatchOperation, results::StoredItems, watches::HeldStream};
+use facescan_config::scope::Scope;
+use facescan_pipeline::context::RequestContext;
 use facescan_store::Batch;
 use futures::stream;
 
 use super::{items::ItemsQuery, stream_key::StreamKey};
-use crate::{
-    batches::{operation::BatchOperation, results::StoredItems, watches::HeldStream},
-    context::{RequestContext, scope::Scope},
-    http::{
-        AppState, error::ApiError, extract::stored_request::StoredRequest, respond::on_own_thread,
-    },
+use crate::http::{
+    AppState, error::ApiError, extract::stored_request::StoredRequest, respond::on_own_thread,
 };
 
 pub(super) const NDJSON: &str = "application/x-ndjson";
@@ -43,7 +42,7 @@ impl Export {
     /// Begins a stream of the items of a batch that `query` asks for.
     ///
     /// # Errors
-    /// [`TooManyStreams`](crate::batches::error::BatchError::TooManyStreams) if the tenant has too many streams.
+    /// [`TooManyStreams`](facescan_batches::error::BatchError::TooManyStreams) if the tenant has too many streams.
     pub(super) fn new(
         request: &StoredRequest,
         headers: &HeaderMap,

@@ -5,6 +5,13 @@ use axum::{
     http::{HeaderMap, StatusCode, header::ACCEPT},
     response::{IntoResponse, Response},
 };
+use facescan_audit::AuditEvent;
+use facescan_batches::{
+    error::BatchError,
+    results::{ItemAnswer, MAX_PAGE_BYTES, ResultFormat, StoredItems},
+};
+use facescan_config::EmbeddingFormat;
+use facescan_pipeline::admission::priority_semaphore::DecodePermit;
 use facescan_store::{Batch, ItemPage, ItemState};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::json;
@@ -15,24 +22,15 @@ use super::{
     check_may_search,
     export::{Export, NDJSON},
 };
-use crate::{
-    admission::priority_semaphore::DecodePermit,
-    audit::AuditEvent,
-    batches::{
-        error::BatchError,
-        results::{ItemAnswer, MAX_PAGE_BYTES, ResultFormat, StoredItems},
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::{page_size, read_query, stored_request::StoredRequest},
+    openapi::{
+        documented::{Description, Documented},
+        failures::BatchFailures,
     },
-    config::EmbeddingFormat,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::{page_size, read_query, stored_request::StoredRequest},
-        openapi::{
-            documented::{Description, Documented},
-            failures::BatchFailures,
-        },
-        respond::{negotiated::Negotiated, on_own_thread},
-    },
+    respond::{negotiated::Negotiated, on_own_thread},
 };
 
 /// The default number of items on a page.

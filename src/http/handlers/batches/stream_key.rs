@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use facescan_config::scope::Scope;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::{
-    access::error::AccessError,
-    context::scope::Scope,
+    access::{authenticator::require, error::AccessError},
     http::{AppState, extract::stored_request::StoredRequest, middleware::access::credential},
 };
 
@@ -37,7 +37,7 @@ impl StreamKey {
             Ok(principal) => {
                 let mut scopes = self.scopes.iter();
                 principal.tenant == self.tenant
-                    && scopes.all(|scope| principal.require(*scope).is_ok())
+                    && scopes.all(|scope| require(&principal, *scope).is_ok())
             }
             Err(AccessError::Store(_) | AccessError::Issuer(_)) => true,
             Err(_) => false,

@@ -4,25 +4,23 @@ use axum::{
     extract::{Path, Request, State},
     http::{HeaderMap, HeaderName},
 };
+use facescan_audit::AuditEvent;
+use facescan_batches::submission::{Receipt, Submission, Submitted};
 use uuid::Uuid;
 
 use super::check_may_search;
-use crate::{
-    audit::AuditEvent,
-    batches::submission::{Receipt, Submission, Submitted},
-    context::RequestContext,
-    http::{
-        AppState,
-        error::ApiError,
-        extract::batch_body::{BatchBody, Entries},
-        openapi::{
-            bodies::{BatchRequestBody, ItemsBody},
-            failures::SubmissionFailures,
-        },
-        respond::{
-            Accepted,
-            negotiated::{DoneOrQueued, Negotiated, Queued},
-        },
+use crate::http::{
+    AppState,
+    error::ApiError,
+    extract::batch_body::{BatchBody, Entries},
+    middleware::context,
+    openapi::{
+        bodies::{BatchRequestBody, ItemsBody},
+        failures::SubmissionFailures,
+    },
+    respond::{
+        Accepted,
+        negotiated::{DoneOrQueued, Negotiated, Queued},
     },
 };
 
@@ -42,7 +40,7 @@ const MAX_KEY_BYTES: usize = 255;
     post, path = "/batches", operation_id = "create_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(
-        ("operation" = Option<crate::batches::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
+        ("operation" = Option<facescan_batches::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
         ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
     ),
     request_body = BatchRequestBody,
@@ -53,7 +51,7 @@ pub async fn create(
     headers: HeaderMap,
     request: Request,
 ) -> Result<DoneOrQueued<Receipt>, ApiError> {
-    let context = RequestContext::of(&request)?;
+    let context = context::from_request(&request)?;
     let key = idempotency_key(&headers)?;
     let has_key = key.is_some();
     let BatchBody {
@@ -90,7 +88,7 @@ pub async fn add_items(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Queued<Receipt>, ApiError> {
-    let context = RequestContext::of(&request)?;
+    let context = context::from_request(&request)?;
     let id: Uuid = id
         .parse()
         .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;

@@ -1,26 +1,27 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
+use facescan_audit::AuditError;
+use facescan_batches::{error::BatchError, payloads::PayloadError};
+use facescan_config::{Config, Sources, scope::Scope};
 use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
+use facescan_pipeline::{
+    admission::{AdmissionError, Priority},
+    core::error::PipelineError,
+    ingest::{error::IngestError, fetch::FetchError, guard::Refused},
+};
+use facescan_recognition::{error::RecognitionError, index::IndexError};
 use facescan_store::{Observer, StoreError, StoreSettings};
 use uuid::Uuid;
 
 use super::{names::NAMES, response as response_of, *};
 use crate::{
     access::{error::AccessError, openid::JwksError},
-    admission::{AdmissionError, Priority},
-    audit::AuditError,
-    batches::{error::BatchError, payloads::PayloadError},
-    config::{Config, Sources},
-    context::scope::Scope,
     http::{
         error::ApiError,
         extract::{BodyFormat, stored_request::not_found},
         middleware::deadline,
     },
-    ingest::{error::IngestError, fetch::FetchError, guard::Refused},
-    pipeline::core::error::PipelineError,
-    recognition::{error::RecognitionError, index::IndexError},
 };
 
 /// Returns the error of a database that was closed.

@@ -1,7 +1,7 @@
 //! A Qdrant server that is away, does not answer, or refuses.
 
 use axum::http::StatusCode;
-use facescan::config::{Config, Sources};
+use facescan_config::{Config, Sources};
 use serde_json::json;
 use url::Url;
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::Context;
+use facescan_pipeline::core::error::PipelineError;
 
 use super::{Session, millis};
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         },
         process::Processes,
     },
-    pipeline::{core::error::PipelineError, results::ErrorEntry},
+    http::error::entry_in_full,
 };
 use facescan_inference::{device::OperationReport, device_task::DeviceTask};
 
@@ -139,7 +140,7 @@ impl Outcomes {
     fn add(&mut self, outcome: Result<(), PipelineError>) {
         self.items += 1;
         if let Err(error) = outcome {
-            let error = ErrorEntry::in_full(error);
+            let error = entry_in_full(error);
             let of_a_kind = self.errors.entry(error.code);
             let failed = of_a_kind.or_insert_with(|| Failed {
                 count: 0,

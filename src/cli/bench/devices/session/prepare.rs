@@ -1,14 +1,12 @@
 //! Prepares the material with the application's own decoder and detector, before the measurement.
 
 use anyhow::Context;
+use facescan_pipeline::operations::scan::{kind::ScanKind, request::ScanRequest};
 
 use super::Session;
-use crate::{
-    cli::bench::{
-        devices::material::{Item, Material, Size},
-        images::Image,
-    },
-    pipeline::operations::scan::{kind::ScanKind, request::ScanRequest},
+use crate::cli::bench::{
+    devices::material::{Item, Material, Size},
+    images::Image,
 };
 use facescan_imaging::{decode::decode, warp::align_face};
 

@@ -1,0 +1,286 @@
+//! Workers: lease chunks, process their items, and save the results.
+//!
+//! A worker extends its lease while it works. If it dies, the lease ends and another worker processes the chunk again. That
+//! worker cannot know which image killed the first one. So it processes one item at a time, with nothing beside it in its
+//! process, and counts each attempt before it begins. An image that kills every worker is dead after its last attempt, and the
+//! other items of its chunk are done.
+
+mod chunk;
+mod item;
+mod tenants;
+
+use std::{sync::Arc, time::Duration};
+
+use facescan_audit::AuditError;
+use facescan_pipeline::{core::error::PipelineError, ingest::error::IngestError};
+use facescan_recognition::{error::RecognitionError, index::IndexError};
+use facescan_store::{ClaimRequest, LeasedChunk, StoreError};
+use facescan_telemetry::traces::{self, SpanKind};
+use tokio::{sync::RwLock, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, field::Empty};
+
+use super::{Batches, operation::models_keys};
+
+use tenants::{ChunkShare, ChunkShares};
+
+pub use item::{Describe, Failure, ItemError};
+
+/// The longest wait before another attempt of an item.
+const MAX_RETRY: Duration = Duration::from_secs(300);
+
+/// The time between two looks for batches that another process has cancelled or deleted.
+const WATCH_PERIOD: Duration = Duration::from_millis(500);
+
+/// Returns a number from 0 to 1. Tests pass a fixed one.
+pub type Jitter = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Processes the chunks of batches. Cheap to clone.
+#[derive(Clone)]
+pub struct Worker {
+    batches: Batches,
+    /// The name that its leases have.
+    name: String,
+    describe: Describe,
+    jitter: Jitter,
+    /// A chunk whose lease expired before takes the lock for itself, so that nothing beside it is blamed for a crash.
+    isolation: Arc<RwLock<()>>,
+    models_keys: Vec<[u8; 32]>,
+    tenants: ChunkShares,
+}
+
+impl Worker {
+    /// Creates a worker with this name. `describe` returns the code and the text of an error.
+    pub fn new(batches: Batches, name: String, describe: Describe, jitter: Jitter) -> Self {
+        let pipeline = &batches.runner.pipeline;
+        let models_keys = models_keys(&batches.config, pipeline);
+        Self {
+            batches,
+            name,
+            describe,
+            jitter,
+            isolation: Arc::default(),
+            models_keys,
+            tenants: ChunkShares::default(),
+        }
+    }
+
+    /// Processes chunks until `stop` is cancelled, at most `chunks` of a tenant at a time and twice as many of all tenants. So
+    /// images that do not arrive leave chunks to another tenant. Then it returns what it has not finished.
+    pub async fn run(mut self, chunks: usize, stop: CancellationToken) {
+        self.tenants = ChunkShares::new(chunks);
+        let mut loops = JoinSet::new();
+        for _ in 0..chunks.saturating_mul(2) {
+            let (worker, stop) = (self.clone(), stop.clone());
+            loops.spawn(async move { worker.process(&stop).await });
+        }
+        let work = async {
+            while let Some(ended) = loops.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a worker of batches ended early");
+                }
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = self.watch() => {}
+        }
+    }
+
+    /// Stops the work on batches that another process has cancelled or deleted. Never returns.
+    async fn watch(&self) {
+        let Batches { running, store, .. } = &self.batches;
+        loop {
+            tokio::time::sleep(WATCH_PERIOD).await;
+            if let Err(error) = running.stop_ended(store).await {
+                tracing::debug!(%error, "the states of batches cannot be read now");
+            }
+        }
+    }
+
+    async fn process(&self, stop: &CancellationToken) {
+        let mut failures = 0;
+        while !stop.is_cancelled() {
+            let had_chunk = match self.claim_share().await {
+                Ok(Some((chunk, share))) => {
+                    failures = 0;
+                    self.process_chunk(chunk, stop).await;
+                    drop(share);
+                    if self.tenants.take_missed() {
+                        continue;
+                    }
+                    true
+                }
+                Ok(None) => {
+                    failures = 0;
+                    false
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, "no chunk can be claimed now; the worker tries again");
+                    false
+                }
+            };
+            let poll = match failures {
+                0 => self.batches.config.batches.poll(),
+                _ => self.backoff(failures),
+            };
+            // Half of the wait is random, so that workers do not ask together.
+            let patience = poll.mul_f64(0.5 + (self.jitter)() / 2.0);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.batches.queue.wait(had_chunk, patience) => {}
+            }
+        }
+    }
+
+    /// Leases the next chunk of a tenant that has not all of its chunks in work. Returns `None` if there is none.
+    async fn claim_share(&self) -> Result<Option<(LeasedChunk, ChunkShare)>, StoreError> {
+        // One loop at a time, because the next one has to see this chunk.
+        let mut claiming = self.tenants.claim().await;
+        loop {
+            let full = claiming.full_tenant();
+            if let Some(chunk) = self.claim_except(full.clone()).await? {
+                let share = claiming.add(&chunk.tenant);
+                return Ok(Some((chunk, share)));
+            }
+            if !claiming.found_nothing(full.as_deref()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Leases the next chunk. Returns `None` if there is no work.
+    ///
+    /// # Errors
+    /// Returns an error of the database.
+    pub async fn claim(&self) -> Result<Option<LeasedChunk>, StoreError> {
+        self.claim_except(None).await
+    }
+
+    async fn claim_except(
+        &self,
+        except: Option<String>,
+    ) -> Result<Option<LeasedChunk>, StoreError> {
+        let now = self.batches.clock().now();
+        let request = ClaimRequest {
+            owner: self.name.clone(),
+            models_keys: self.models_keys.clone(),
+            except,
+            now,
+            until: now + self.batches.config.batches.lease(),
+        };
+        self.batches.store.claim_chunk(&request).await
+    }
+
+    /// Processes a chunk and saves its results. If `stop` is cancelled, the items that are not done wait for a worker again.
+    pub async fn process_chunk(&self, chunk: LeasedChunk, stop: &CancellationToken) {
+        let span = tracing::info_span!(
+            "chunk",
+            batch = %chunk.lease.batch,
+            chunk = chunk.lease.chunk,
+            tenant = %chunk.tenant,
+            trace_id = Empty,
+            otel.name = Empty,
+            otel.kind = Empty,
+        );
+        // A trace of a submission would become too large with the spans of all its chunks, so these have their own.
+        traces::begin(&span, "process chunk", SpanKind::Consumer, None);
+        if let Some(submission) = &chunk.traceparent {
+            traces::link(&span, submission);
+        }
+        chunk::ChunkRun::new(self, chunk, span.clone())
+            .process(stop)
+            .instrument(span)
+            .await;
+    }
+
+    /// Returns how long to wait before attempt `attempt + 1`: a random part of a limit that doubles with each attempt.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1).min(20));
+        let limit = self.batches.config.batches.retry().saturating_mul(doubled);
+        limit.min(MAX_RETRY).mul_f64((self.jitter)())
+    }
+}
+
+/// What another attempt of the same image can change.
+impl From<&PipelineError> for Failure {
+    fn from(error: &PipelineError) -> Self {
+        match error {
+            PipelineError::InvalidOption(_)
+            | PipelineError::Fields(_)
+            | PipelineError::Decode(_)
+            | PipelineError::TooManyPixels { .. }
+            | PipelineError::TooMuchWork { .. }
+            | PipelineError::AnswerTooLarge { .. }
+            | PipelineError::AnonymizationFailed { .. }
+            | PipelineError::Store(StoreError::NulInText) => Self::Permanent,
+            PipelineError::Ingest(IngestError::Full(_)) | PipelineError::Overloaded(_) => {
+                Self::Wait
+            }
+            PipelineError::Ingest(IngestError::Fetch(error)) if error.is_temporary() => {
+                Self::Temporary
+            }
+            PipelineError::Ingest(_) => Self::Permanent,
+            // Another model or device would be a fault of the installation and not of the image.
+            PipelineError::NoModel(_) | PipelineError::DeviceUnavailable { .. } => Self::Wait,
+            PipelineError::Store(error) if error.is_unavailable() => Self::Wait,
+            PipelineError::Encode(_)
+            | PipelineError::Engine(_)
+            | PipelineError::Head(_)
+            | PipelineError::Pool(_)
+            | PipelineError::Store(_)
+            | PipelineError::Serialize(_)
+            | PipelineError::UnexpectedOutput(_)
+            | PipelineError::NotASha256(_) => Self::Temporary,
+        }
+    }
+}
+
+/// What another attempt of the same search can change.
+impl From<&RecognitionError> for Failure {
+    fn from(error: &RecognitionError) -> Self {
+        match error {
+            RecognitionError::Image { source, .. } => Self::from(source),
+            RecognitionError::Store(error) | RecognitionError::Audit(AuditError(Some(error)))
+                if error.is_unavailable() =>
+            {
+                Self::Wait
+            }
+            RecognitionError::Audit(AuditError(None))
+            | RecognitionError::Index(IndexError::Unavailable(_) | IndexError::Busy) => Self::Wait,
+            // A comparison of all rows can always exceed the time limit of the database.
+            RecognitionError::Index(_)
+            | RecognitionError::Store(_)
+            | RecognitionError::Audit(_)
+            | RecognitionError::TooManySearches { .. } => Self::Temporary,
+            _ => Self::Permanent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_waits_only_for_the_installation() {
+        let limit = RecognitionError::TooManySearches {
+            limit: 1,
+            retry_after: Duration::ZERO,
+        };
+        assert_eq!(Failure::from(&limit), Failure::Temporary);
+        assert_eq!(
+            Failure::from(&RecognitionError::NoFaceToSearch),
+            Failure::Permanent
+        );
+        assert_eq!(
+            Failure::from(&RecognitionError::Audit(AuditError(None))),
+            Failure::Wait
+        );
+        assert_eq!(
+            Failure::from(&RecognitionError::Index(IndexError::Busy)),
+            Failure::Wait
+        );
+    }
+}

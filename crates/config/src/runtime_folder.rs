@@ -1,0 +1,150 @@
+//! Where libraries and models are found. Never in the working directory: it can belong to somebody else, and a library runs
+//! code when it is loaded.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use super::{Config, Runtime};
+
+/// The folder of the checkout that the program was built in, if it is a build for development. The variable comes from
+/// `.cargo/config.toml`. A build for other machines sets it to an empty text.
+const OF_BUILD: Option<&str> = option_env!("FACESCAN_RUNTIME");
+
+impl Runtime {
+    /// Returns the folder that relative paths of libraries and models start from: `runtime.dir`, or the first of these that
+    /// exists: `runtime` beside the program, the folder of the checkout that the program was built in, and the user's folder
+    /// for data. Without any, it is the last one.
+    pub fn folder(&self) -> PathBuf {
+        let user = user_data(env::var_os("XDG_DATA_HOME"), env::var_os("HOME"));
+        let build = OF_BUILD.filter(|folder| !folder.is_empty());
+        let known = [
+            beside_program("runtime"),
+            build.map(PathBuf::from),
+            user.clone(),
+        ];
+        self.dir
+            .clone()
+            .or_else(|| known.into_iter().flatten().find(|folder| folder.is_dir()))
+            .or(user)
+            // Neither a home nor another folder: a path that does not exist, so that errors name it.
+            .unwrap_or_else(|| PathBuf::from("/usr/local/share/facescan"))
+    }
+
+    /// Returns the library of ONNX Runtime: `runtime.library`, or the first that exists of `ORT_DYLIB_PATH`, `onnxruntime/`
+    /// in [`folder`](Self::folder), and the program's own folder. Without any, it is a name that the system's loader looks up.
+    pub fn onnxruntime(&self) -> PathBuf {
+        let name = format!(
+            "{}onnxruntime{}",
+            env::consts::DLL_PREFIX,
+            env::consts::DLL_SUFFIX
+        );
+        let folder = self.folder();
+        if let Some(path) = &self.library {
+            return folder.join(path);
+        }
+        let in_folder = folder.join("onnxruntime").join(&name);
+        let named = env::var_os("ORT_DYLIB_PATH").map(PathBuf::from);
+        [
+            named.filter(|path| path.is_absolute()),
+            Some(in_folder.clone()),
+            beside_program(&name),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|path| path.exists())
+        // The loaders of other systems also look into the working directory.
+        .unwrap_or_else(|| match cfg!(target_os = "linux") {
+            true => name.into(),
+            false => in_folder,
+        })
+    }
+
+    /// Returns the folder of OpenVINO and of the providers that are separate libraries.
+    pub fn plugins(&self) -> PathBuf {
+        self.folder().join(&self.plugins_dir)
+    }
+
+    /// Returns the folder of the model files as they were fetched.
+    pub fn shipped(&self) -> PathBuf {
+        self.folder().join(&self.shipped_dir)
+    }
+
+    /// Returns the library of libjpeg-turbo, if the settings name one. A name without a folder is left to the system's loader.
+    pub fn turbojpeg_library(&self) -> Option<PathBuf> {
+        let path = self.turbojpeg.as_ref()?;
+        Some(match is_name(path) {
+            true => path.clone(),
+            false => self.folder().join(path),
+        })
+    }
+}
+
+impl Config {
+    /// Returns the folder of the models that are loaded.
+    pub fn models_dir(&self) -> PathBuf {
+        self.runtime.folder().join(&self.models.dir)
+    }
+}
+
+fn is_name(path: &Path) -> bool {
+    path.file_name() == Some(path.as_os_str())
+}
+
+fn beside_program(name: &str) -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.parent()?.join(name))
+}
+
+/// Returns the user's folder for data, by the XDG Base Directory Specification, which ignores relative paths.
+fn user_data(data_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    let home = || Some(home.and_then(absolute)?.join(".local/share"));
+    Some(data_home.and_then(absolute).or_else(home)?.join("facescan"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sources;
+
+    #[test]
+    fn the_users_folder_follows_xdg_and_ignores_relative_paths() {
+        let folder = |data: Option<&str>, home: Option<&str>| {
+            user_data(data.map(Into::into), home.map(Into::into))
+        };
+        let own = Some(PathBuf::from("/home/ann/.local/share/facescan"));
+        assert_eq!(
+            folder(Some("/data"), Some("/home/ann")),
+            Some("/data/facescan".into())
+        );
+        assert_eq!(folder(None, Some("/home/ann")), own);
+        assert_eq!(folder(Some("data"), Some("/home/ann")), own);
+        assert_eq!(folder(Some("."), Some("")), None);
+    }
+
+    #[test]
+    fn relative_paths_start_from_the_runtime_folder_and_not_from_the_working_directory() {
+        let mut config = Config::load(&Sources::default()).unwrap().0;
+        config.runtime.dir = Some("/opt/facescan".into());
+        assert_eq!(config.models_dir(), Path::new("/opt/facescan/models"));
+        assert_eq!(config.runtime.plugins(), Path::new("/opt/facescan/plugins"));
+        assert_eq!(config.runtime.shipped(), Path::new("/opt/facescan/shipped"));
+        config.runtime.library = Some("./x.so".into());
+        assert_eq!(
+            config.runtime.onnxruntime(),
+            Path::new("/opt/facescan/x.so")
+        );
+        config.runtime.turbojpeg = Some("./x.so".into());
+        assert_eq!(
+            config.runtime.turbojpeg_library().as_deref(),
+            Some(Path::new("/opt/facescan/./x.so"))
+        );
+        config.runtime.turbojpeg = Some("libturbojpeg.so.0".into());
+        assert_eq!(
+            config.runtime.turbojpeg_library().as_deref(),
+            Some(Path::new("libturbojpeg.so.0"))
+        );
+    }
+}

@@ -1,0 +1,421 @@
+//! Admission: which requests get in, and whose image is next.
+
+use std::{sync::Arc, time::Duration};
+
+use facescan_clock::Clock;
+use facescan_telemetry::metrics::Metrics;
+
+use self::{
+    answer_reservation::{AnswerReservation, SMALL_ANSWER_BYTES},
+    budget::{BYTES_A_PERMIT, Budget, Taken},
+    byte_reservation::ByteReservation,
+    priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
+};
+
+pub mod answer_reservation;
+mod budget;
+pub(crate) mod byte_budget;
+pub mod byte_reservation;
+mod error;
+mod priority;
+pub mod priority_semaphore;
+mod tenant_shares;
+
+pub use self::{error::AdmissionError, priority::Priority};
+
+/// Admits a request with all of its images.
+///
+/// HTTP uses the methods that never wait and refuse a request instead. Callers that cannot send a request again wait.
+#[derive(Clone)]
+pub struct Admission {
+    requests: Budget,
+    interactive: Budget,
+    bulk: Budget,
+    bytes: Budget,
+    answers: Budget,
+    large_bodies: PrioritySemaphore,
+    large_answers: PrioritySemaphore,
+    metrics: Metrics,
+}
+
+/// The sizes of the budgets.
+#[derive(Clone, Copy, Debug)]
+pub struct Budgets {
+    /// The number of requests.
+    pub requests: usize,
+    /// The number of images of interactive requests.
+    pub interactive_images: usize,
+    /// The number of images of bulk requests.
+    pub bulk_images: usize,
+    /// The number of bytes of request bodies and large answers.
+    pub bytes: usize,
+}
+
+/// The memory for answers that are complete and not read, beside that of the answers of requests in work.
+const UNREAD_BYTES: usize = 16 << 20;
+
+/// One tenant parses two large bodies at a time, and all tenants four. Each takes a thread beside those of the CPU pool.
+const LARGE_BODIES: PermitLimits = PermitLimits {
+    tenant_images: 2,
+    bytes: u64::MAX,
+};
+
+/// One tenant builds two pages of stored results at a time, and all tenants four. Each page has some megabytes of vectors.
+const LARGE_ANSWERS: PermitLimits = LARGE_BODIES;
+
+impl Admission {
+    /// Creates an admission that has admitted nothing.
+    pub fn new(budgets: Budgets, metrics: Metrics, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            requests: Budget::new(budgets.requests, clock),
+            interactive: Budget::new(budgets.interactive_images, clock),
+            bulk: Budget::new(budgets.bulk_images, clock),
+            bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
+            answers: Budget::new(
+                budgets
+                    .requests
+                    .saturating_mul(SMALL_ANSWER_BYTES)
+                    .saturating_add(UNREAD_BYTES)
+                    / BYTES_A_PERMIT,
+                clock,
+            ),
+            large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
+            large_answers: PrioritySemaphore::new(LARGE_ANSWERS, Duration::MAX, Arc::clone(clock)),
+            metrics,
+        }
+    }
+
+    /// Admits a request of a tenant.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Requests`] if the budget, or the part of the tenant, is used up.
+    pub fn try_enter(&self, tenant: &Arc<str>) -> Result<RequestPermit, AdmissionError> {
+        let taken = self.requests.try_take(tenant, 1);
+        taken
+            .map(|taken| RequestPermit { _taken: taken })
+            .ok_or_else(|| self.refuse(AdmissionError::Requests))
+    }
+
+    /// Reserves the memory of a small answer for a request of a tenant. Call it before the request is worked on, so that
+    /// whoever reads no answers gets no more of them.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Answers`] if the answers that are not read yet use up the budget, or the part of the tenant.
+    pub fn try_reserve_answer(
+        &self,
+        tenant: &Arc<str>,
+    ) -> Result<AnswerReservation, AdmissionError> {
+        let small = SMALL_ANSWER_BYTES / BYTES_A_PERMIT;
+        let taken = self.answers.try_take(tenant, small);
+        taken
+            .map(|small| AnswerReservation::new(small, self.no_bytes(tenant)))
+            .ok_or_else(|| self.refuse(AdmissionError::Answers))
+    }
+
+    /// Checks that a body of `bytes` bytes could be reserved now.
+    ///
+    /// # Errors
+    /// The errors of [`try_reserve_body`](Self::try_reserve_body).
+    pub fn check_body(&self, tenant: &Arc<str>, bytes: usize) -> Result<(), AdmissionError> {
+        // This takes nothing, not even for a moment, because another body could be refused in that moment.
+        if self.bytes.has_room(tenant, bytes.div_ceil(BYTES_A_PERMIT)) {
+            return Ok(());
+        }
+        self.metrics.refused(AdmissionError::Bytes.refusal());
+        Err(AdmissionError::Bytes)
+    }
+
+    /// Reserves `bytes` bytes for a body of a tenant. Call it before they arrive.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.
+    pub fn try_reserve_body(
+        &self,
+        tenant: &Arc<str>,
+        bytes: usize,
+    ) -> Result<ByteReservation, AdmissionError> {
+        let mut reservation = self.no_bytes(tenant);
+        reservation.grow_to(bytes)?;
+        Ok(reservation)
+    }
+
+    fn no_bytes(&self, tenant: &Arc<str>) -> ByteReservation {
+        ByteReservation {
+            budget: self.bytes.clone(),
+            tenant: Arc::clone(tenant),
+            metrics: self.metrics.clone(),
+            taken: Vec::new(),
+            permits: 0,
+        }
+    }
+
+    /// Waits until a large body of a tenant may be parsed. Drop the permit afterwards.
+    pub async fn large_body(&self, tenant: &Arc<str>) -> DecodePermit {
+        let line = &self.large_bodies;
+        line.acquire(Priority::Interactive, tenant, 0).await
+    }
+
+    /// Waits until a page of stored results of a tenant may be loaded and written. Drop the permit afterwards.
+    pub async fn large_answer(&self, tenant: &Arc<str>) -> DecodePermit {
+        let line = &self.large_answers;
+        line.acquire(Priority::Interactive, tenant, 0).await
+    }
+
+    /// Admits `images` images of a tenant and a priority.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Images`] if the budget of the priority, or the part of the tenant, is too small for all of
+    /// them now.
+    pub fn try_admit(
+        &self,
+        tenant: &Arc<str>,
+        priority: Priority,
+        images: usize,
+    ) -> Result<ImageReservation, AdmissionError> {
+        let taken = self
+            .budget(priority)
+            .try_take(tenant, images)
+            .ok_or_else(|| self.refuse(AdmissionError::Images(priority)))?;
+        Ok(self.reservation(priority, images, taken))
+    }
+
+    /// Waits until `images` images of a tenant and a priority are admitted. Drop the future to stop waiting.
+    pub async fn admit(
+        &self,
+        tenant: &Arc<str>,
+        priority: Priority,
+        images: usize,
+    ) -> ImageReservation {
+        let taken = self.budget(priority).take(tenant, images).await;
+        self.reservation(priority, images, taken)
+    }
+
+    fn reservation(&self, priority: Priority, images: usize, taken: Taken) -> ImageReservation {
+        self.metrics.admitted(priority.name(), signed(images));
+        ImageReservation {
+            priority,
+            images,
+            metrics: self.metrics.clone(),
+            _taken: taken,
+        }
+    }
+
+    /// Checks that an image of this tenant and priority can be admitted now. Without a priority, one of the two budgets must
+    /// be free.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Images`] if the budget is used up. The error counts as a refusal in the metrics.
+    pub fn check_capacity(
+        &self,
+        tenant: &Arc<str>,
+        priority: Option<Priority>,
+    ) -> Result<(), AdmissionError> {
+        let is_full = |priority| self.budget(priority).is_used_up(tenant);
+        let full = match priority {
+            Some(priority) => is_full(priority).then_some(priority),
+            None => (is_full(Priority::Interactive) && is_full(Priority::Bulk))
+                .then_some(Priority::Interactive),
+        };
+        full.map_or(Ok(()), |priority| {
+            Err(self.refuse(AdmissionError::Images(priority)))
+        })
+    }
+
+    fn budget(&self, priority: Priority) -> &Budget {
+        match priority {
+            Priority::Interactive => &self.interactive,
+            Priority::Bulk => &self.bulk,
+        }
+    }
+
+    fn refuse(&self, full: AdmissionError) -> AdmissionError {
+        self.metrics.refused(full.refusal());
+        full
+    }
+}
+
+/// A request in work. Dropping it lets another one in.
+pub struct RequestPermit {
+    _taken: Taken,
+}
+
+fn signed(images: usize) -> i64 {
+    i64::try_from(images).unwrap_or(i64::MAX)
+}
+
+/// The reservation of the images of one request. Dropping it releases them.
+pub struct ImageReservation {
+    priority: Priority,
+    images: usize,
+    metrics: Metrics,
+    _taken: Taken,
+}
+
+impl Drop for ImageReservation {
+    fn drop(&mut self) {
+        self.metrics
+            .admitted(self.priority.name(), -signed(self.images));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use facescan_clock::SystemClock;
+    use futures::poll;
+
+    use super::*;
+
+    fn admission() -> Admission {
+        let budgets = Budgets {
+            requests: 2,
+            interactive_images: 4,
+            bulk_images: 8,
+            bytes: 10 * BYTES_A_PERMIT,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+        Admission::new(budgets, Metrics::default(), &clock)
+    }
+
+    fn tenant() -> Arc<str> {
+        "one".into()
+    }
+
+    #[test]
+    fn a_request_is_admitted_with_all_images_or_refused() {
+        let admission = admission();
+        let first = admission
+            .try_admit(&tenant(), Priority::Interactive, 3)
+            .unwrap();
+        assert_eq!(
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 2)
+                .err(),
+            Some(AdmissionError::Images(Priority::Interactive))
+        );
+        // The refused request holds no reservation, and each priority has its own budget.
+        let second = admission
+            .try_admit(&tenant(), Priority::Interactive, 1)
+            .unwrap();
+        let bulk = admission.try_admit(&tenant(), Priority::Bulk, 8).unwrap();
+        assert!(admission.check_capacity(&tenant(), None).is_err());
+        drop(first);
+        admission
+            .try_admit(&tenant(), Priority::Interactive, 3)
+            .unwrap();
+        drop(bulk);
+        assert!(admission.check_capacity(&tenant(), None).is_ok());
+        drop(second);
+        let text = admission.metrics.text().unwrap();
+        assert!(
+            text.contains("facescan_images_in_flight{priority=\"interactive\"} 0"),
+            "{text}"
+        );
+        assert!(
+            text.contains("facescan_refused_total{reason=\"interactive\"} 2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn requests_of_one_tenant_leave_room_for_another() {
+        let admission = admission();
+        let held = [(); 2].map(|()| admission.try_enter(&tenant()).unwrap());
+        let refused = admission.try_enter(&tenant()).err();
+        assert_eq!(refused, Some(AdmissionError::Requests));
+        admission.try_enter(&"other".into()).unwrap();
+        drop(held);
+        admission.try_enter(&tenant()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_tenant_builds_two_large_answers_at_a_time() {
+        let admission = admission();
+        let first = admission.large_answer(&tenant()).await;
+        let _second = admission.large_answer(&tenant()).await;
+        let tenant = tenant();
+        let mut third = pin!(admission.large_answer(&tenant));
+        assert!(poll!(third.as_mut()).is_pending());
+        let _other = admission.large_answer(&"other".into()).await;
+        drop(first);
+        assert!(poll!(third).is_ready());
+    }
+
+    #[test]
+    fn a_request_larger_than_the_budget_is_admitted_alone() {
+        let admission = admission();
+        let all = admission
+            .try_admit(&tenant(), Priority::Interactive, 100)
+            .unwrap();
+        assert!(
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 1)
+                .is_err()
+        );
+        drop(all);
+        let one = admission
+            .try_admit(&tenant(), Priority::Interactive, 1)
+            .unwrap();
+        assert!(
+            admission
+                .try_admit(&tenant(), Priority::Interactive, 100)
+                .is_err()
+        );
+        drop(one);
+    }
+
+    #[test]
+    fn a_small_answer_keeps_only_its_size_and_a_large_one_is_in_the_byte_budget() {
+        let admission = admission();
+        let answer = admission.try_reserve_answer(&tenant()).unwrap();
+        answer.complete(3 * BYTES_A_PERMIT);
+        let held = |budget: &Budget| budget.shares.held(&tenant());
+        assert_eq!(held(&admission.answers), 3);
+        assert_eq!(held(&admission.bytes), 0);
+        let large = admission.try_reserve_answer(&tenant()).unwrap();
+        large.add(SMALL_ANSWER_BYTES + 1).unwrap();
+        assert_eq!(held(&admission.bytes), 10, "all of the budget");
+        let refused = admission.try_reserve_body(&tenant(), 1).err();
+        assert_eq!(refused, Some(AdmissionError::Bytes));
+        let third = admission.try_reserve_answer(&tenant()).unwrap();
+        assert_eq!(third.add(1 << 20), Err(AdmissionError::Bytes));
+        // What is in memory already counts in any case.
+        third.complete(SMALL_ANSWER_BYTES + BYTES_A_PERMIT);
+        assert_eq!(held(&admission.bytes), 10 + 65);
+        // It was written as a smaller one.
+        large.complete(2 * BYTES_A_PERMIT);
+        assert_eq!(held(&admission.bytes), 65);
+        drop((answer, large, third));
+        assert_eq!(held(&admission.answers), 0);
+    }
+
+    #[test]
+    fn a_tenant_that_reads_no_answers_gets_no_more_and_others_do() {
+        let admission = admission();
+        let unread: Vec<_> =
+            std::iter::from_fn(|| admission.try_reserve_answer(&tenant()).ok()).collect();
+        assert_eq!(unread.len(), 2 + UNREAD_BYTES / SMALL_ANSWER_BYTES);
+        admission.try_reserve_answer(&"other".into()).unwrap();
+        drop(unread);
+        admission.try_reserve_answer(&tenant()).unwrap();
+    }
+
+    #[test]
+    fn all_bodies_share_the_byte_budget() {
+        let admission = admission();
+        let first = admission
+            .try_reserve_body(&tenant(), 8 * BYTES_A_PERMIT)
+            .unwrap();
+        assert_eq!(
+            admission
+                .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
+                .err(),
+            Some(AdmissionError::Bytes)
+        );
+        drop(first);
+        admission
+            .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
+            .unwrap();
+    }
+}

@@ -1,0 +1,110 @@
+//! The file of an image: its bytes, their hash, and the properties of the image.
+
+use bytes::Bytes;
+use facescan_imaging::{checkpoint, decode::Decoded, format::Format};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::core::error::PipelineError;
+
+/// The bytes that are hashed between two checkpoints.
+const HASHED_AT_ONCE: usize = 1 << 18;
+
+/// The sha256 of an image file.
+pub type ContentHash = [u8; 32];
+
+/// Returns the sha256 of `bytes`. This is CPU work for large bodies.
+pub fn content_hash(bytes: &[u8]) -> ContentHash {
+    let mut hash = Sha256::new();
+    for part in bytes.chunks(HASHED_AT_ONCE) {
+        hash.update(part);
+        checkpoint::passed(part.len());
+    }
+    hash.finalize().into()
+}
+
+/// Returns a hash as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Parses a sha256 in hexadecimal digits.
+///
+/// # Errors
+/// [`PipelineError::NotASha256`] if `text` is not a sha256.
+pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
+    let wrong = || PipelineError::NotASha256(text.to_owned());
+    let mut hash = ContentHash::default();
+    if text.len() != 2 * hash.len() || !text.is_ascii() {
+        return Err(wrong());
+    }
+    for (byte, at) in hash.iter_mut().zip((0..text.len()).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}
+
+/// The encoded bytes of an image. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ImageFile {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Their sha256, if it is already computed.
+    pub hash: Option<ContentHash>,
+}
+
+impl ImageFile {
+    /// Returns the sha256 of the bytes. This is CPU work if it is not computed yet.
+    pub fn content_hash(&self) -> ContentHash {
+        self.hash.unwrap_or_else(|| content_hash(&self.bytes))
+    }
+}
+
+impl From<Bytes> for ImageFile {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, hash: None }
+    }
+}
+
+/// The properties of an image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ImageInfo {
+    /// Width of the upright image, in pixels.
+    pub width: u32,
+    /// Height of the upright image, in pixels.
+    pub height: u32,
+    /// The format, detected from the bytes.
+    pub format: Format,
+    /// The sha256 of the bytes, in hex.
+    pub sha256: String,
+    /// The EXIF orientation, 1 to 8. It is already applied.
+    pub orientation: u8,
+}
+
+impl ImageInfo {
+    /// Returns the properties of a decoded image whose file has this hash.
+    pub(crate) fn new(image: &Decoded, hash: ContentHash) -> Self {
+        Self {
+            width: image.size.0,
+            height: image.size.1,
+            format: image.format,
+            sha256: hex(&hash),
+            orientation: image.orientation,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_parsed_from_hex() {
+        let hash = content_hash(b"facescan");
+        assert_eq!(hash_from_hex(&hex(&hash)).unwrap(), hash);
+        for wrong in ["", "abc", &"g".repeat(64), &"é".repeat(32)] {
+            assert!(hash_from_hex(wrong).is_err(), "{wrong}");
+        }
+    }
+}

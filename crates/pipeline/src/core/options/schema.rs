@@ -1,0 +1,90 @@
+//! Schemas of options that the type alone does not describe.
+
+use facescan_config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
+use utoipa::openapi::{
+    Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
+    schema::{KnownFormat, SchemaFormat, SchemaType},
+};
+
+fn or_null(kind: Type) -> SchemaType {
+    SchemaType::from_iter([kind, Type::Null])
+}
+
+fn number() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Number)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Float)))
+}
+
+fn three(item: ObjectBuilder) -> ArrayBuilder {
+    ArrayBuilder::new()
+        .items(item)
+        .min_items(Some(3))
+        .max_items(Some(3))
+}
+
+/// Returns the schema of the means of red, green and blue.
+pub fn means() -> Array {
+    three(number().minimum(Some(0)).maximum(Some(1)))
+        .schema_type(or_null(Type::Array))
+        .description(Some("Means of red, green and blue, 0 to 1."))
+        .build()
+}
+
+/// Returns the schema of the standard deviations of red, green and blue.
+pub(crate) fn deviations() -> Array {
+    three(number().exclusive_minimum(Some(0)))
+        .schema_type(or_null(Type::Array))
+        .description(Some("Standard deviations of red, green and blue, above 0."))
+        .build()
+}
+
+/// Returns the schema of a color.
+pub fn color() -> Array {
+    let level = ObjectBuilder::new().schema_type(Type::Integer);
+    three(level.minimum(Some(0)).maximum(Some(255)))
+        .description(Some("A color: red, green and blue, 0 to 255."))
+        .build()
+}
+
+/// Returns the schema of the size of the detector's input.
+pub fn det_size() -> Schema {
+    let side = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(MIN_DET_SIZE))
+        .maximum(Some(MAX_DET_SIZE))
+        .multiple_of(Some(DET_SIZE_STEP))
+        .description(Some("The longer side in pixels."));
+    let fit = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["fit"]))
+        .description(Some("640, or the image's own side if that is shorter."));
+    let choice = OneOfBuilder::new()
+        .item(side)
+        .item(fit)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some(
+            "The size of the detector's input: its longer side, or `fit`.",
+        ))
+        .build();
+    Schema::OneOf(choice)
+}
+
+/// Returns the schema of the exponent that brightens or darkens an image.
+pub fn gamma() -> Schema {
+    let auto = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["auto"]))
+        .description(Some("Brighten only dark images."));
+    let value = number()
+        .minimum(Some(0.1))
+        .maximum(Some(10))
+        .description(Some("A value below 1 brightens, a value above 1 darkens."));
+    let choice = OneOfBuilder::new()
+        .item(auto)
+        .item(value)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some("The exponent of the brightness, or `auto`."))
+        .build();
+    Schema::OneOf(choice)
+}

@@ -1,0 +1,74 @@
+//! The operations on an image, with what they need around them: the [`context`] of a request, the [`admission`] of images
+//! and the [`ingest`] of their bytes. This crate does not depend on HTTP, on a database driver or on a runtime.
+//!
+//! The rooms of the operations use one another in one direction: [`core`] ← [`models`] ← the [`Pipeline`] and [`plan`] ←
+//! [`operations`] ← [`results`] and [`runner`]. `scripts/check-layers` checks it. Every entry point calls the
+//! [`Runner`](runner::Runner), which loads, looks up, runs and stores.
+
+#![warn(unreachable_pub)]
+
+use std::sync::Arc;
+
+use facescan_clock::Clock;
+use facescan_imaging::{
+    decode::{DecodeOptions, TurboJpeg},
+    memory::PixelMemory,
+};
+use facescan_inference::{device::Devices, image_executor::ImageExecutor, pool::CpuPool};
+use facescan_telemetry::metrics::Metrics;
+
+use self::{
+    core::work::WorkLimit,
+    models::{Models, grader::Grader, preprocessing::Preprocessing},
+};
+use crate::admission::priority_semaphore::PrioritySemaphore;
+
+pub mod admission;
+mod codec;
+pub mod context;
+pub mod core;
+mod drive;
+pub mod ingest;
+pub mod models;
+pub mod operations;
+pub mod plan;
+pub mod results;
+pub mod runner;
+mod search;
+
+/// The components that process images. Cheap to clone.
+#[derive(Clone)]
+pub struct Pipeline {
+    /// Runs CPU work on pixels.
+    pub pool: Arc<CpuPool>,
+    /// Runs decoders and encoders on large images. They cannot give up their turn, so they have turns of their own.
+    pub long_pool: Arc<CpuPool>,
+    /// Limits how many images are held decoded, and orders the waiting ones.
+    pub decode_permits: PrioritySemaphore,
+    /// The models of the registry.
+    pub models: Models,
+    /// The number of faces of one image that are cut out and submitted at a time. It bounds the memory of a crowd.
+    pub face_chunk_size: usize,
+    /// Measures quality on a device. `None` if the CPU measures it.
+    pub grader: Option<Grader>,
+    /// Makes the detector's input and runs the operations of `/process`.
+    pub processing: ImageExecutor,
+    /// Enhances images.
+    pub enhancing: ImageExecutor,
+    /// Makes tensor rows from images.
+    pub preprocessing: Preprocessing,
+    /// The most work on one image.
+    pub work_limit: WorkLimit,
+    /// The limits and the background of decoding.
+    pub decoding: DecodeOptions,
+    /// The decoder of reduced JPEGs. `None` if the settings name none.
+    pub turbojpeg: Option<Arc<TurboJpeg>>,
+    /// The pool of pixel memory that images are decoded into.
+    pub memory: Arc<PixelMemory>,
+    /// The device of each task.
+    pub devices: Arc<Devices>,
+    /// Counts waits and stages.
+    pub metrics: Metrics,
+    /// The time, and new identifiers.
+    pub clock: Arc<dyn Clock>,
+}

@@ -1,0 +1,142 @@
+//! Makes the detector's input from an image, on a device or on the CPU.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use image::RgbImage;
+
+use super::{Detector, PendingDetection};
+use crate::core::{
+    options::{DetectOptions, InputSize},
+    pixels::Pixels,
+};
+use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
+use facescan_inference::{
+    backend::BackendError,
+    device::DeviceRun,
+    graphs::{
+        ImageGraph,
+        process::{TwoTapPlan, bilinear_two_tap},
+        session::Samples,
+    },
+    image_executor::{GraphSessions, ImageExecutor, ImageJob, ShapeKey, only_output},
+    proof,
+};
+
+/// The maximum difference between a value and the CPU's, in levels.
+const PART_OF_A_LEVEL: f32 = 0.001;
+
+/// The job that letterboxes and normalizes an image into a row.
+pub struct LetterboxJob<P> {
+    image: Arc<P>,
+    letterbox: Letterbox,
+    normalization: Normalization,
+}
+
+impl<P: Pixels> LetterboxJob<P> {
+    fn size(&self) -> (u32, u32) {
+        Borrow::<RgbImage>::borrow(self.image.as_ref()).dimensions()
+    }
+}
+
+impl<P: Pixels> ImageJob for LetterboxJob<P> {
+    type Output = Vec<f32>;
+
+    fn shape_key(&self) -> ShapeKey {
+        let (width, height) = self.size();
+        let (input_width, input_height) = self.letterbox.input;
+        ShapeKey {
+            graph: ImageGraph::BilinearTwoTap.name(),
+            lengths: vec![width, height, input_width, input_height],
+        }
+    }
+
+    fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
+        let plan = TwoTapPlan::letterbox(self.size(), &self.letterbox);
+        let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
+        let image = self.image.as_ref().borrow();
+        let inputs = plan.inputs(image, [0; 3], &self.normalization);
+        match only_output(session.run(&inputs)?)? {
+            (_, Samples::F32(row)) if row.len() == self.letterbox.row_len() => Ok(row),
+            (shape, _) => Err(BackendError::Run {
+                detail: format!(
+                    "the graph returned {shape:?} instead of a row for {:?}",
+                    self.letterbox.input
+                ),
+            }),
+        }
+    }
+
+    fn run_on_cpu(&self) -> Vec<f32> {
+        let mut row = vec![0.0; self.letterbox.row_len()];
+        letterbox_into(
+            self.image.as_ref().borrow(),
+            &self.letterbox,
+            &self.normalization,
+            &mut row,
+        );
+        row
+    }
+
+    fn compare(&self, given: &Vec<f32>, right: &Vec<f32>) -> Result<f64, String> {
+        // Values are levels that were shifted and scaled. A rounding error is allowed, a different level is not.
+        let scale = self.normalization.scale.into_iter().fold(0.0, f32::max);
+        let limit = PART_OF_A_LEVEL * scale;
+        if given.len() != right.len() || !proof::are_near(given, right, limit) {
+            return Err("its values differ from the CPU's by more than rounding errors".to_owned());
+        }
+        Ok(proof::cosine(given, right))
+    }
+}
+
+impl Detector {
+    /// Creates the job that makes the detector's input from an image.
+    pub fn letterbox_job<P: Pixels>(&self, image: &Arc<P>, size: InputSize) -> LetterboxJob<P> {
+        let pixels: &RgbImage = image.as_ref().borrow();
+        LetterboxJob {
+            image: Arc::clone(image),
+            letterbox: self.letterbox(pixels.dimensions(), size),
+            normalization: self.normalization,
+        }
+    }
+
+    /// Creates the job that proves a device for the detector's input.
+    pub fn letterbox_probe(normalization: &Normalization) -> LetterboxJob<RgbImage> {
+        let image = proof::image(150, 110);
+        LetterboxJob {
+            letterbox: Letterbox::fit(image.dimensions(), (96, 96)),
+            image: Arc::new(image),
+            normalization: *normalization,
+        }
+    }
+
+    /// Writes one row for each resolution and commits the rows. A device makes the rows if there is one. The pool must
+    /// drive this future.
+    pub(crate) async fn submit_through<P: Pixels>(
+        &self,
+        executor: &ImageExecutor,
+        image: &Arc<P>,
+        options: &DetectOptions,
+    ) -> PendingDetection {
+        if !executor.has_device() {
+            return self.submit(image.as_ref().borrow(), options);
+        }
+        let mut submitted = PendingDetection {
+            rows: Vec::with_capacity(2),
+            processed: DeviceRun::CPU,
+        };
+        for (at, size) in options.inputs().enumerate() {
+            let work = Arc::new(self.letterbox_job(image, size));
+            let done = executor.run(Arc::clone(&work)).await;
+            submitted.processed = match at {
+                0 => done.run,
+                _ => submitted.processed.or_fallback(done.run),
+            };
+            // Claimed only after the device has run, because an unwritten row delays the other rows of its batch
+            // buffer.
+            let mut row = self.claim(&work.letterbox);
+            row.values().copy_from_slice(&done.output);
+            submitted.rows.push((work.letterbox, row.commit()));
+        }
+        submitted
+    }
+}

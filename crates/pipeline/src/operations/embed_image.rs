@@ -1,0 +1,208 @@
+//! `/embed?kind=image`: the vectors of whole images.
+
+use facescan_config::{Config, EmbeddingFormat};
+use facescan_imaging::phash::perceptual_hash;
+use facescan_inference::device_task::DeviceTask;
+
+use super::scan::request::ScanRequest;
+use crate::{
+    Pipeline,
+    core::{
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        memory,
+        options::{StorageOptions, source_text, source_url_text},
+        pixels::PooledImage,
+        run::{ImageRun, RunOptions, millis},
+        scan::Scan,
+        work::{self, Size},
+    },
+    models::encoder::{Encoder, PendingVector},
+    plan::{Plan, ScanForm, StoredAs},
+};
+
+/// The options for embedding whole images, with every default filled in.
+#[derive(Clone, Debug)]
+pub struct ImageEmbeddingPlan {
+    /// The format of vectors in the answer.
+    pub embedding_format: EmbeddingFormat,
+    /// How results are stored.
+    pub storage: StorageOptions,
+    /// The options of the run.
+    pub run: RunOptions,
+}
+
+impl ImageEmbeddingPlan {
+    /// Fills in the defaults.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if an option applies to faces, or if a source is too long.
+    pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
+        let store = asked.store.unwrap_or(config.store.enabled);
+        let plan = Self {
+            embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
+            storage: StorageOptions {
+                store,
+                cache: asked.cache.unwrap_or(config.store.cache) && store,
+                source: source_text(asked.source.clone())?,
+                source_url: source_url_text(asked.source_url.clone())?,
+            },
+            run: RunOptions::new(asked.strict_device, asked.timings),
+        };
+        let rest = ScanRequest {
+            kind: None,
+            embedding_format: None,
+            priority: None,
+            strict_device: None,
+            timings: None,
+            store: None,
+            cache: None,
+            source: None,
+            source_url: None,
+            ..asked
+        };
+        match rest.first_set() {
+            None => Ok(plan),
+            Some(option) => Err(PipelineError::invalid_option(
+                &option,
+                "applies to faces only; leave it out with kind=image",
+            )),
+        }
+    }
+}
+
+impl Plan for ImageEmbeddingPlan {
+    type Output = Scan;
+
+    fn name(&self) -> &'static str {
+        "embed"
+    }
+
+    fn tasks(&self) -> Vec<DeviceTask> {
+        vec![DeviceTask::ImageEmbedding]
+    }
+
+    fn run_options(&self) -> RunOptions {
+        self.run
+    }
+
+    // No option decides the vector, so `key_options` has none.
+    fn stored(&self) -> Option<StoredAs<'_, Scan>> {
+        Some(StoredAs {
+            operation: "embed_image",
+            storage: &self.storage,
+            form: ScanForm::SCAN,
+        })
+    }
+
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.models.check(&self.tasks())?;
+        pipeline.check_strict(self.run.strict_device, &self.tasks())?;
+        pipeline.check_platform(self.run.strict_device)
+    }
+
+    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.models.encoder().map(drop)
+    }
+
+    fn memory(&self, size: Size) -> u64 {
+        memory::decoding(size)
+    }
+
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<Scan, PipelineError> {
+        let encoder = pipeline.models.encoder()?;
+        let (mut scan, submitted) = self.submit(pipeline, encoder, file, run).await?;
+        // The row has all that the model needs, and a remote server can take long.
+        run.release_permit();
+        pipeline.record_preprocessing(run, submitted.processed)?;
+        let began = pipeline.clock.monotonic();
+        let output = encoder.finish(submitted.pending).await?;
+        pipeline.record(run, DeviceTask::ImageEmbedding, output.run)?;
+        let queued = output
+            .queued
+            .min(pipeline.clock.monotonic().saturating_sub(began));
+        run.timings.queue += millis(queued);
+        run.timings.embed = pipeline.since(began + queued);
+        scan.embedding = output.embedding;
+        Ok(scan)
+    }
+}
+
+impl ImageEmbeddingPlan {
+    /// Decodes an image and submits its row. Returns the result without its vector.
+    async fn submit(
+        &self,
+        pipeline: &Pipeline,
+        encoder: &Encoder,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<(Scan, PendingVector), PipelineError> {
+        let price = |size| work::pixels(size) * work::DECODE + encoder.work(size);
+        run.work.limit().check_file(&file.bytes, price)?;
+        let began = pipeline.clock.monotonic();
+        let decoded = pipeline.decode(&file.bytes, None).await?;
+        run.work.add(price(decoded.size))?;
+        let scan = Scan {
+            image_id: None,
+            cached: false,
+            image: ImageInfo::new(&decoded, file.content_hash()),
+            perceptual_hash: self
+                .storage
+                .store
+                .then(|| perceptual_hash(&decoded.pixels))
+                .flatten(),
+            picture_quality: None,
+            faces: Vec::new(),
+            embedding: None,
+        };
+        drop(file);
+        let pixels = PooledImage::new(decoded.pixels, &pipeline.memory);
+        run.timings.decode = pipeline.since(began);
+        run.count_pixels(&scan.image);
+        let began = pipeline.clock.monotonic();
+        let submitted = encoder
+            .submit_through(&pipeline.preprocessing.executor, &pixels)
+            .await;
+        run.timings.queue += millis(submitted.queued);
+        run.timings.process = pipeline.since(began + submitted.queued);
+        Ok((scan, submitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operations::scan::kind::EmbedKind;
+
+    #[test]
+    fn options_about_faces_are_rejected_by_name() {
+        let (config, _) = Config::load(&facescan_config::Sources::default()).unwrap();
+        let resolve = |asked: ScanRequest| ImageEmbeddingPlan::resolve(asked, &config);
+        let usual = ScanRequest {
+            kind: Some(EmbedKind::Image),
+            store: Some(false),
+            timings: Some(true),
+            ..ScanRequest::default()
+        };
+        assert!(resolve(usual.clone()).unwrap().run.timings);
+        let faces = ScanRequest {
+            max_faces: Some(1),
+            ..usual.clone()
+        };
+        let said = resolve(faces).unwrap_err().to_string();
+        assert!(
+            said.contains("max_faces") && said.contains("applies to faces only"),
+            "{said}"
+        );
+        let stored = ScanRequest {
+            store: Some(true),
+            ..usual
+        };
+        assert!(resolve(stored).unwrap().storage.store);
+    }
+}

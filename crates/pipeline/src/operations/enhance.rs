@@ -1,0 +1,121 @@
+//! Enhances images of low quality for detection.
+
+mod finish_job;
+mod identity;
+pub mod plan;
+pub mod request;
+pub mod result;
+
+use std::sync::Arc;
+
+use facescan_imaging::enhance::PartlyEnhanced;
+use facescan_inference::{device::DeviceRun, device_task::DeviceTask};
+
+use self::{
+    plan::EnhancePlan,
+    result::{EnhanceResult, EnhancedFile},
+};
+use crate::{
+    Pipeline,
+    core::{
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        pixels::PooledImage,
+        run::{ImageRun, RunOptions, millis},
+        work::{self, Size},
+    },
+    plan::Plan,
+};
+
+pub use finish_job::FinishJob;
+
+impl Plan for EnhancePlan {
+    type Output = EnhanceResult;
+
+    fn name(&self) -> &'static str {
+        "enhance"
+    }
+
+    fn tasks(&self) -> Vec<DeviceTask> {
+        let mut tasks = vec![DeviceTask::ImageEnhancement];
+        if self.identity.is_some() {
+            tasks.extend([
+                DeviceTask::ImageProcessing,
+                DeviceTask::FaceDetection,
+                DeviceTask::FaceEmbedding,
+            ]);
+        }
+        tasks
+    }
+
+    fn run_options(&self) -> RunOptions {
+        self.run
+    }
+
+    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        match &self.identity {
+            Some(check) => pipeline.models.detector.check(&check.detect),
+            None => Ok(()),
+        }
+    }
+
+    fn memory(&self, size: Size) -> u64 {
+        self.memory_for(size)
+    }
+
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<EnhanceResult, PipelineError> {
+        let price = |size| work::enhance(size, &self.options, self.output());
+        run.work.limit().check_file(&file.bytes, |size| {
+            price(size).saturating_add(pipeline.identity_work(size, self))
+        })?;
+        let began = pipeline.clock.monotonic();
+        let decoded = pipeline.decode(&file.bytes, None).await?;
+        run.work.add(price(decoded.size))?;
+        let info = ImageInfo::new(&decoded, file.content_hash());
+        let before = PooledImage::new(decoded.pixels, &pipeline.memory);
+        run.timings.decode = pipeline.since(began);
+        run.count_pixels(&info);
+        let began = pipeline.clock.monotonic();
+        let partial = PartlyEnhanced::new(&before, &self.options);
+        let after = match partial.device_steps {
+            Some(steps) => {
+                let image = partial.image;
+                let done = pipeline.enhancing.run(Arc::new(FinishJob { image, steps }));
+                let done = done.await;
+                pipeline.record(run, DeviceTask::ImageEnhancement, done.run)?;
+                run.timings.queue += millis(done.queued);
+                run.timings.enhance -= millis(done.queued);
+                done.output
+            }
+            None => {
+                pipeline.record(run, DeviceTask::ImageEnhancement, DeviceRun::CPU)?;
+                partial.image
+            }
+        };
+        let after = Arc::new(after);
+        let data = pipeline.encode(&after, self.output()).await?;
+        run.keep(data.len())?;
+        run.timings.enhance += pipeline.since(began);
+        let identity = match &self.identity {
+            Some(check) => Some(pipeline.compare(&before, &after, check, run).await?),
+            None => None,
+        };
+        Ok(EnhanceResult {
+            image: info,
+            enhanced: EnhancedFile {
+                format: self.format,
+                width: after.width(),
+                height: after.height(),
+                scale: partial.scale,
+                steps: partial.steps,
+                data: data.into(),
+            },
+            identity,
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! Makes tensor rows from images, for any model.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use facescan_config::{Config, Dtype};
+use facescan_imaging::{
+    checkpoint,
+    preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
+};
+use facescan_inference::{device::DeviceRun, device_task::DeviceTask};
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    Pipeline,
+    admission::Priority,
+    core::{
+        budget::Budget,
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        memory,
+        options::{RequestOptions, schema},
+        pixels::PooledImage,
+        run::{ImageRun, RunOptions, millis},
+        work::{self, Size},
+    },
+    models::row_job::RowJob,
+    plan::Plan,
+};
+
+/// Options of `/preprocess`. The settings have the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PreprocessOptions)]
+#[into_params(parameter_in = Query)]
+pub struct PreprocessRequest {
+    /// The height of the output, in pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 8192)]
+    pub height: Option<u32>,
+    /// The width of the output, in pixels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 8192)]
+    pub width: Option<u32>,
+    /// The means of red, green and blue, 0 to 1: a list, or its JSON.
+    #[serde(
+        default,
+        deserialize_with = "three",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0(\\.[0-9]{1,6})?|1)(,(0(\\.[0-9]{1,6})?|1)){2}\\]$")]
+    #[schema(schema_with = schema::means)]
+    pub mean: Option<[f32; 3]>,
+    /// The standard deviations in the same units.
+    #[serde(
+        default,
+        deserialize_with = "three",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9](,(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9]){2}\\]$")]
+    #[schema(schema_with = schema::deviations)]
+    pub std: Option<[f32; 3]>,
+    /// Whether the channels are the first dimension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_format: Option<Layout>,
+    /// The library whose resize is reproduced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// How to fit an image with another aspect ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The data type of the values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<Dtype>,
+    /// Tensors are never stored. Only `false` is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
+    pub store: Option<bool>,
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Whether to fail if images would not be preprocessed on the platform that the settings name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_device: Option<bool>,
+    /// Whether results have `timings_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<bool>,
+}
+
+impl RequestOptions for PreprocessRequest {
+    fn priority(&self) -> Option<Priority> {
+        self.priority
+    }
+}
+
+/// Reads a list. In a query string and in the parts of a form, the list is JSON text.
+fn three<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<[f32; 3]>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a list of three numbers")]
+    enum Sent {
+        Text(String),
+        List([f32; 3]),
+    }
+    match Option::<Sent>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Sent::List(list)) => Ok(Some(list)),
+        Some(Sent::Text(text)) => serde_json::from_str(&text)
+            .map(Some)
+            .map_err(serde::de::Error::custom),
+    }
+}
+
+/// The options of a request, with every default filled in and every range checked.
+#[derive(Clone, Debug)]
+pub struct PreprocessPlan {
+    /// The resize and the normalization.
+    pub preprocess: Preprocess,
+    /// The data type of the values.
+    pub dtype: Dtype,
+    /// The options of the run. A strict run fails on another platform too.
+    pub run: RunOptions,
+    /// The bytes that are left for the answer.
+    pub budget: Budget,
+}
+
+/// The tensor row of an image.
+pub struct Row {
+    /// The properties of the image.
+    pub image: ImageInfo,
+    /// The shape: `[3, h, w]` or `[h, w, 3]`.
+    pub shape: [usize; 3],
+    /// The values, little-endian.
+    pub values: Bytes,
+}
+
+impl PreprocessRequest {
+    /// Fills in the defaults and checks the ranges.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] with the name of the option.
+    pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, PipelineError> {
+        let usual = &config.preprocess;
+        let [height, width] = usual.image_size;
+        let preprocess = Preprocess {
+            height: self.height.unwrap_or(height),
+            width: self.width.unwrap_or(width),
+            profile: self.profile.unwrap_or(usual.profile),
+            mode: self.mode.unwrap_or(usual.mode),
+            layout: self.data_format.unwrap_or(usual.data_format),
+            pad: usual.pad,
+            mean: self.mean.unwrap_or(usual.mean),
+            std: self.std.unwrap_or(usual.std),
+        };
+        for (option, side) in [("height", preprocess.height), ("width", preprocess.width)] {
+            if !(1..=MAX_SIDE).contains(&side) {
+                return Err(PipelineError::invalid_option(
+                    option,
+                    format!("must be from 1 to {MAX_SIDE}"),
+                ));
+            }
+        }
+        if !preprocess
+            .mean
+            .iter()
+            .all(|mean| (0.0..=1.0).contains(mean))
+        {
+            return Err(PipelineError::invalid_option(
+                "mean",
+                "must be three numbers from 0 to 1",
+            ));
+        }
+        if !preprocess
+            .std
+            .iter()
+            .all(|std| *std > 0.0 && std.is_finite())
+        {
+            return Err(PipelineError::invalid_option(
+                "std",
+                "must be three numbers above 0",
+            ));
+        }
+        if self.store == Some(true) {
+            return Err(PipelineError::invalid_option(
+                "store",
+                "tensors are never stored; leave it out or send false",
+            ));
+        }
+        Ok(PreprocessPlan {
+            preprocess,
+            dtype: self.dtype.unwrap_or(usual.dtype),
+            run: RunOptions::new(self.strict_device, self.timings),
+            budget: Budget::default(),
+        })
+    }
+}
+
+/// Converts values to little-endian bytes. Rounds to the nearest value.
+pub(crate) fn to_bytes(dtype: Dtype, values: Vec<f32>) -> Bytes {
+    match dtype {
+        // The values are little-endian in memory already, so they are not copied.
+        Dtype::F32 if cfg!(target_endian = "little") => Bytes::from_owner(Floats(values)),
+        Dtype::F32 => convert(&values, f32::to_le_bytes),
+        Dtype::F16 => convert(&values, |value| f16::from_f32(value).to_le_bytes()),
+        Dtype::Bf16 => convert(&values, |value| bf16::from_f32(value).to_le_bytes()),
+    }
+}
+
+/// Converts values to bytes, with checkpoints.
+fn convert<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N]) -> Bytes {
+    const PART: usize = 1 << 16;
+    let mut converted = Vec::with_capacity(values.len() * N);
+    for part in values.chunks(PART) {
+        converted.extend(part.iter().flat_map(|value| bytes(*value)));
+        checkpoint::passed(2 * part.len());
+    }
+    converted.into()
+}
+
+/// Numbers that are read as their bytes.
+struct Floats(Vec<f32>);
+
+impl AsRef<[u8]> for Floats {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+impl Plan for PreprocessPlan {
+    type Output = Row;
+
+    fn name(&self) -> &'static str {
+        "preprocess"
+    }
+
+    fn tasks(&self) -> Vec<DeviceTask> {
+        vec![DeviceTask::ImageProcessing]
+    }
+
+    fn run_options(&self) -> RunOptions {
+        self.run
+    }
+
+    fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        pipeline.check_platform(self.run.strict_device)
+    }
+
+    fn memory(&self, size: Size) -> u64 {
+        let row = work::pixels(self.preprocess.output_size(size));
+        let value = (Dtype::F32.size() + self.dtype.size()) as u64;
+        memory::decoding(size).max(
+            memory::samples(work::pixels(size))
+                + memory::result(memory::samples(row).saturating_mul(value)),
+        )
+    }
+
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<Row, PipelineError> {
+        let price = |size| {
+            let row = work::pixels(self.preprocess.output_size(size));
+            work::pixels(size) * (work::DECODE + work::RESIZE_READ)
+                + row.saturating_mul(work::RESIZE_WRITE + work::NORMALIZE)
+        };
+        run.work.limit().check_file(&file.bytes, price)?;
+        let began = pipeline.clock.monotonic();
+        let decoded = pipeline.decode(&file.bytes, None).await?;
+        run.work.add(price(decoded.size))?;
+        let image = ImageInfo::new(&decoded, file.content_hash());
+        let pixels = PooledImage::new(decoded.pixels, &pipeline.memory);
+        run.timings.decode = pipeline.since(began);
+        run.count_pixels(&image);
+        let (width, height) = self.preprocess.output_size(pixels.dimensions());
+        let values = 3 * u64::from(width) * u64::from(height);
+        let size = (Dtype::F32.size() + self.dtype.size()) as u64;
+        self.budget.take(values * size)?;
+        run.keep(values as usize * self.dtype.size())?;
+        let began = pipeline.clock.monotonic();
+        let job = Arc::new(RowJob::new(&pixels, &self.preprocess));
+        let shape = job.shape();
+        let values = if job.has_graph() {
+            let done = pipeline.preprocessing.executor.run(job).await;
+            pipeline.record_preprocessing(run, done.run)?;
+            run.timings.queue += millis(done.queued);
+            done.output
+        } else {
+            pipeline.record_preprocessing(run, DeviceRun::CPU)?;
+            job.fill()
+        };
+        let values = to_bytes(self.dtype, values);
+        run.timings.process = pipeline.since(began);
+        Ok(Row {
+            image,
+            shape,
+            values,
+        })
+    }
+}

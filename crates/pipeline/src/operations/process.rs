@@ -1,0 +1,115 @@
+//! Runs a list of operations on an image, with masks if the request has some.
+
+use facescan_imaging::preprocess::Profile;
+use facescan_inference::{
+    device::DeviceRun,
+    device_task::DeviceTask,
+    image_executor::{self, HealthProbe},
+};
+
+use self::{
+    blur_job::BlurJob, canvas::Canvas, plan::ProcessPlan, result::ProcessResult, step::Step,
+};
+use crate::{
+    Pipeline,
+    core::{
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        pixels::PooledImage,
+        run::{ImageRun, RunOptions},
+        work::{self, Size},
+    },
+    models::row_job::RowJob,
+    plan::Plan,
+};
+
+mod anonymize;
+mod blur_job;
+mod canvas;
+mod fitting;
+pub mod format;
+mod masks;
+mod need;
+pub mod plan;
+mod price;
+mod regions;
+pub mod request;
+pub mod result;
+pub mod step;
+
+/// Returns the probe of the device: it blurs a small image, and resizes it as `/process` and the detector do.
+pub fn probe() -> HealthProbe {
+    let resized = [Profile::Pil, Profile::Opencv].map(RowJob::probe);
+    image_executor::all_probes([
+        image_executor::health_probe(BlurJob::probe()),
+        image_executor::health_probe(resized),
+    ])
+}
+
+impl ProcessPlan {
+    fn finds_faces(&self) -> bool {
+        self.steps.iter().any(Step::finds_faces)
+    }
+}
+
+impl Plan for ProcessPlan {
+    type Output = ProcessResult;
+
+    fn name(&self) -> &'static str {
+        "process"
+    }
+
+    fn tasks(&self) -> Vec<DeviceTask> {
+        let mut tasks = vec![DeviceTask::ImageProcessing];
+        if self.finds_faces() {
+            tasks.push(DeviceTask::FaceDetection);
+        }
+        tasks
+    }
+
+    fn run_options(&self) -> RunOptions {
+        self.run
+    }
+
+    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        if !self.finds_faces() {
+            return Ok(());
+        }
+        pipeline.models.detector.check(&self.detect)
+    }
+
+    fn memory(&self, size: Size) -> u64 {
+        self.memory_for(size)
+    }
+
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<ProcessResult, PipelineError> {
+        run.work.limit().check_file(&file.bytes, |size| {
+            let searches = self.searches(size, &pipeline.models.detector);
+            self.work(size).saturating_add(searches)
+        })?;
+        let began = pipeline.clock.monotonic();
+        let decoded = pipeline.decode(&file.bytes, None).await?;
+        run.work.add(work::DECODE * work::pixels(decoded.size))?;
+        let info = ImageInfo::new(&decoded, file.content_hash());
+        let image = PooledImage::new(decoded.pixels, &pipeline.memory);
+        run.timings.decode = pipeline.since(began);
+        run.count_pixels(&info);
+        let began = pipeline.clock.monotonic();
+        let mut canvas = Canvas::new(pipeline, self, &image, info, run);
+        for step in self.steps.iter() {
+            canvas.apply(step).await?;
+        }
+        let result = canvas.finish().await?;
+        if !run.devices.contains_key(DeviceTask::ImageProcessing.name()) {
+            // The CPU did all operations.
+            pipeline.record(run, DeviceTask::ImageProcessing, DeviceRun::CPU)?;
+        }
+        run.timings.process = pipeline.since(began);
+        Ok(result)
+    }
+}

@@ -1,0 +1,280 @@
+//! The stages of a scan of one image: decode, detect, align, measure, embed.
+
+pub(crate) mod faces;
+pub mod kind;
+pub mod plan;
+pub mod request;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use facescan_imaging::{phash::perceptual_hash, quality, warp::ALIGNED_SIDE};
+use facescan_inference::device_task::DeviceTask;
+use image::RgbImage;
+use serde_json::Value;
+
+use self::{
+    faces::{FacePixels, FaceWork, needs_full_image},
+    plan::ScanPlan,
+};
+use crate::{
+    Pipeline,
+    core::{
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        pixels::PooledImage,
+        run::{ImageRun, RunOptions, millis},
+        scan::{Face, Scan},
+        work::{self, Size},
+    },
+    models::{
+        detector::PendingDetection,
+        grader::{Grader, PendingQuality},
+    },
+    plan::{Plan, ScanForm, StoredAs},
+};
+
+/// A decoded image with its properties, and the rows that wait for the detector.
+struct DecodedImage {
+    image: Arc<PooledImage>,
+    /// The pixels of the file for each pixel along a side of the image.
+    divisor: u32,
+    info: ImageInfo,
+    perceptual_hash: Option<u64>,
+    quality: Option<PendingQuality>,
+    submitted: Option<PendingDetection>,
+}
+
+/// The scan of one image.
+struct ScanRun<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a ScanPlan,
+}
+
+impl Plan for ScanPlan {
+    type Output = Scan;
+
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn tasks(&self) -> Vec<DeviceTask> {
+        self.device_tasks()
+    }
+
+    fn run_options(&self) -> RunOptions {
+        self.run
+    }
+
+    fn stored(&self) -> Option<StoredAs<'_, Scan>> {
+        Some(StoredAs {
+            operation: self.kind.name(),
+            storage: &self.storage,
+            form: ScanForm::SCAN,
+        })
+    }
+
+    fn key_options(&self) -> Value {
+        self.content_options()
+    }
+
+    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        if self.aligned {
+            return Ok(());
+        }
+        pipeline.models.detector.check(&self.detect)
+    }
+
+    fn memory(&self, size: Size) -> u64 {
+        self.memory_for(size)
+    }
+
+    async fn run(
+        &self,
+        pipeline: &Pipeline,
+        file: ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<Scan, PipelineError> {
+        let scan_run = ScanRun {
+            pipeline,
+            plan: self,
+        };
+        let mut decoded = scan_run.open(&file, run).await?;
+        // Only faces that are cut out of a reduced image for a model may need the file again.
+        let is_needed =
+            decoded.divisor > 1 && !pipeline.models.of_faces(&self.device_tasks()).is_empty();
+        let bytes = is_needed.then_some(file.bytes);
+        let mut faces = scan_run.find(&mut decoded, run).await?;
+        let pixels = scan_run
+            .face_pixels(&decoded, &faces, bytes.as_ref(), run)
+            .await?;
+        drop(bytes);
+        if let Some(work) = FaceWork::new(pixels, pipeline, self) {
+            work.run(&mut faces, run).await?;
+        }
+        let quality = match decoded.quality.take() {
+            Some(pending) => {
+                let (measures, device_run) = pending.finish().await?;
+                pipeline.record(run, DeviceTask::QualityChecks, device_run)?;
+                Some(measures.into())
+            }
+            None => None,
+        };
+        Ok(Scan {
+            image_id: None,
+            cached: false,
+            image: decoded.info,
+            perceptual_hash: decoded.perceptual_hash,
+            picture_quality: quality,
+            faces,
+            embedding: None,
+        })
+    }
+}
+
+impl ScanRun<'_> {
+    fn now(&self) -> Duration {
+        self.pipeline.clock.monotonic()
+    }
+
+    fn since(&self, began: Duration) -> f64 {
+        self.pipeline.since(began)
+    }
+
+    /// Returns the price of an image of a size, without the work on its faces. A reduced image counts in full.
+    fn work(&self, size: Size) -> u64 {
+        let (detector, plan) = (&self.pipeline.models.detector, self.plan);
+        let parts = [
+            (true, work::pixels(size) * work::DECODE),
+            (!plan.aligned, detector.work(size, &plan.detect)),
+            (plan.measures_image(), work::measure_image(size)),
+            (plan.storage.store, work::pixels(size) * work::PLAIN),
+        ];
+        let parts = parts.into_iter().filter(|(runs, _)| *runs);
+        parts.map(|(_, passes)| passes).sum()
+    }
+
+    /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
+    async fn open(
+        &self,
+        file: &ImageFile,
+        run: &mut ImageRun,
+    ) -> Result<DecodedImage, PipelineError> {
+        let (pipeline, plan) = (self.pipeline, self.plan);
+        let began = self.now();
+        let bytes = &file.bytes;
+        run.work.limit().check_file(bytes, |size| self.work(size))?;
+        let hash = file.content_hash();
+        let image = pipeline.decode(bytes, plan.reduced_side()).await?;
+        run.work.add(self.work(image.size))?;
+        let divisor = image.divisor;
+        let quality = plan.measures_image().then(|| {
+            let canonical = quality::canonical(&image.pixels);
+            Grader::measure(pipeline.grader.as_ref(), &canonical)
+        });
+        let hint = plan.storage.store.then(|| perceptual_hash(&image.pixels));
+        let info = ImageInfo::new(&image, hash);
+        run.timings.decode = self.since(began);
+        run.count_pixels(&info);
+        let began = self.now();
+        let image = PooledImage::new(image.pixels, &pipeline.memory);
+        let submitted = if plan.aligned {
+            None
+        } else {
+            let (detector, executor) = (&pipeline.models.detector, &pipeline.processing);
+            let submitted = detector.submit_through(executor, &image, &plan.detect);
+            Some(submitted.await.enlarged(divisor))
+        };
+        if let Some(rows) = &submitted {
+            pipeline.record(run, DeviceTask::ImageProcessing, rows.processed)?;
+        }
+        run.timings.detect = self.since(began);
+        Ok(DecodedImage {
+            image,
+            divisor,
+            info,
+            perceptual_hash: hint.flatten(),
+            quality,
+            submitted,
+        })
+    }
+
+    /// Waits for the detector's outputs and decodes the faces.
+    async fn find(
+        &self,
+        decoded: &mut DecodedImage,
+        run: &mut ImageRun,
+    ) -> Result<Vec<Face>, PipelineError> {
+        let Some(submitted) = decoded.submitted.take() else {
+            return Ok(vec![AlignedCrop::check(&decoded.image)?.into_face()]);
+        };
+        let (pipeline, plan) = (self.pipeline, self.plan);
+        let began = self.now();
+        let detected = pipeline.models.detector.finish(submitted).await?;
+        pipeline.record(run, DeviceTask::FaceDetection, detected.run)?;
+        let queued = detected.queued.min(self.now().saturating_sub(began));
+        let size = (decoded.info.width, decoded.info.height);
+        let faces = pipeline
+            .models
+            .detector
+            .faces(&detected, size, &plan.detect)?;
+        run.timings.queue += millis(queued);
+        run.timings.detect += self.since(began + queued);
+        Ok(faces.into_iter().map(Face::from).collect())
+    }
+
+    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `bytes` is the file
+    /// of a reduced image.
+    ///
+    /// # Errors
+    /// [`PipelineError::TooMuchWork`] if the image may not be decoded again.
+    async fn face_pixels(
+        &self,
+        decoded: &DecodedImage,
+        faces: &[Face],
+        bytes: Option<&Bytes>,
+        run: &mut ImageRun,
+    ) -> Result<FacePixels, PipelineError> {
+        let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
+        let full = match bytes {
+            Some(bytes) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+                let size = (decoded.info.width, decoded.info.height);
+                run.work.add(work::pixels(size) * work::DECODE)?;
+                let began = self.now();
+                let image = self.pipeline.decode(bytes, None).await;
+                run.timings.decode += self.since(began);
+                // The two decoders can disagree about a damaged file. Then the reduced image has to do.
+                let pixels = image.ok().map(|image| image.pixels);
+                pixels.map(|pixels| PooledImage::new(pixels, &self.pipeline.memory))
+            }
+            _ => None,
+        };
+        Ok(FacePixels {
+            searched: Arc::clone(&decoded.image),
+            divisor: decoded.divisor,
+            full,
+        })
+    }
+}
+
+/// Evidence that an image has the size of an aligned crop.
+struct AlignedCrop;
+
+impl AlignedCrop {
+    fn check(image: &RgbImage) -> Result<Self, PipelineError> {
+        match image.dimensions() {
+            (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
+            (width, height) => Err(PipelineError::invalid_option(
+                "aligned",
+                format!(
+                    "accepts crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, but this image is {width}×{height}"
+                ),
+            )),
+        }
+    }
+
+    fn into_face(self) -> Face {
+        let side = ALIGNED_SIDE as f32;
+        Face::at([0.0, 0.0, side, side].into())
+    }
+}

@@ -1,0 +1,450 @@
+//! Searches: a face is compared with all faces of a collection.
+//!
+//! A search returns candidates for a person to decide, and never a decision: with a million faces, strangers reach any
+//! threshold that can be measured.
+
+use facescan_audit::AuditEvent;
+use facescan_config::{AuditLevel, DetSize};
+use facescan_pipeline::{
+    admission::Priority,
+    context::RequestContext,
+    core::{error::InvalidOption, options::RequestOptions},
+};
+use facescan_store::{Collection, CollectionKind};
+use futures::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{
+    Collections,
+    disclosure::{disclose, round_up},
+    similar::{SimilarFace, Wanted},
+    terms::check_text,
+};
+use crate::{
+    calibration::FarEstimate,
+    error::RecognitionError,
+    index::IndexKind,
+    verify::{Criterion, FaceChoice, FaceVector, VerifyRequest, threshold},
+};
+
+/// The most candidates of a search.
+const MAX_LIMIT: usize = 50;
+
+/// The candidates beyond the limit that take the places of suppressed ones.
+const SPARE: usize = 20;
+
+/// The candidates of a search that does not say how many.
+const DEFAULT_LIMIT: usize = 10;
+
+/// Options of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SearchOptions)]
+#[into_params(parameter_in = Query)]
+pub struct SearchRequest {
+    /// Why the face is searched for. It must be the purpose of the collection. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+    /// A reference to the case that the search belongs to. The audit trail has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// The most candidates, 1 to 50; by default 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 50)]
+    pub limit: Option<usize>,
+    /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<CandidateKind>,
+    /// Whether every face is compared, so that no similar one is missing. With `recognition.index: exact` every search does so;
+    /// with the others, large collections take longer. By default false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<bool>,
+    /// The false accept rate of one comparison that the threshold is chosen for; by default that of the collection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 1)]
+    pub far: Option<f64>,
+    /// The cosine from which a face is a candidate, -1 to 1, rounded up to hundredths. It has a lower limit, the cosine at the
+    /// rate `recognition.max_search_far`. Not together with `far`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -1, maximum = 1)]
+    pub threshold: Option<f32>,
+    /// Which face of an image is searched for: `largest` (default), or `central`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub face: Option<FaceChoice>,
+    /// The lowest detection score of a face, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
+    pub min_score: Option<f32>,
+    /// The longer side of the detector's input, to which the image is scaled, in pixels. A multiple of 32. `fit` shrinks
+    /// images to 640 and does not enlarge smaller ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
+    pub det_size: Option<DetSize>,
+    /// Whether the image is an aligned 112×112 crop. It is not searched for faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligned: Option<bool>,
+}
+
+/// What is a candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CandidateKind {
+    /// A subject, with its most similar face.
+    #[default]
+    Subject,
+    /// A face.
+    Face,
+}
+
+impl RequestOptions for SearchRequest {
+    fn priority(&self) -> Option<Priority> {
+        None
+    }
+}
+
+/// A search with every range checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchPlan {
+    purpose: String,
+    case: Option<String>,
+    limit: usize,
+    by: CandidateKind,
+    must_be_exact: bool,
+    criterion: Option<Criterion>,
+}
+
+impl SearchPlan {
+    /// Checks that a collection may be searched for the purpose.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NotSearchable`] or [`RecognitionError::OtherPurpose`].
+    pub fn check(&self, collection: &Collection) -> Result<(), RecognitionError> {
+        if collection.kind == CollectionKind::Suppression {
+            return Err(RecognitionError::NotSearchable(collection.id));
+        }
+        match collection.terms.purpose == self.purpose {
+            true => Ok(()),
+            false => Err(RecognitionError::OtherPurpose(collection.id)),
+        }
+    }
+}
+
+impl SearchRequest {
+    /// Fills in the defaults that neither the settings nor the collection have.
+    pub fn with_defaults(self) -> Self {
+        Self {
+            limit: Some(self.limit.unwrap_or(DEFAULT_LIMIT)),
+            by: Some(self.by.unwrap_or_default()),
+            exact: Some(self.exact.unwrap_or_default()),
+            face: Some(self.face.unwrap_or_default()),
+            aligned: Some(self.aligned.unwrap_or_default()),
+            ..self
+        }
+    }
+
+    /// Checks the options, and returns those of the search and those of the image.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] with the name of the option.
+    pub fn resolve(self) -> Result<(SearchPlan, VerifyRequest), InvalidOption> {
+        let Some(purpose) = self.purpose else {
+            let detail = "is required: a search must say why it is made";
+            return Err(InvalidOption::new("purpose", detail));
+        };
+        if let Some(case) = &self.case {
+            check_text("case", case)?;
+        }
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let detail = format!("must be from 1 to {MAX_LIMIT}");
+            return Err(InvalidOption::new("limit", detail));
+        }
+        let image = VerifyRequest {
+            far: self.far,
+            threshold: self.threshold,
+            face: self.face,
+            min_score: self.min_score,
+            det_size: self.det_size,
+            aligned: self.aligned,
+            preset: Some(facescan_imaging::quality::acceptance::Preset::Search),
+            ..VerifyRequest::default()
+        };
+        let has_criterion = self.far.is_some() || self.threshold.is_some();
+        let criterion = match has_criterion {
+            true => Some(image.criterion(1.0)?),
+            false => None,
+        };
+        let plan = SearchPlan {
+            purpose,
+            case: self.case,
+            limit,
+            by: self.by.unwrap_or_default(),
+            must_be_exact: self.exact.unwrap_or_default(),
+            criterion,
+        };
+        Ok((plan, image))
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchResult {
+    /// The id, which the audit trail has too.
+    pub id: Uuid,
+    /// The candidates, the most similar one first.
+    pub candidates: Vec<Candidate>,
+    /// The cosine from which a face is a candidate.
+    pub threshold: f32,
+    /// The false accept rate of one comparison at the threshold. `None` if the vector space has no calibration.
+    pub far: Option<FarEstimate>,
+    /// The faces that were compared.
+    pub searched: u64,
+    /// The index that was used.
+    pub index: IndexUsed,
+}
+
+/// A face that may show the person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The face.
+    pub face: SimilarFace,
+    /// The false accept rate of one comparison at its similarity. `None` if the vector space has no calibration.
+    pub far: Option<FarEstimate>,
+}
+
+/// The index that a search used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexUsed {
+    /// The kind.
+    pub kind: IndexKind,
+    /// Whether no face was left out that is more similar than a candidate. False if the index does not compare all faces, or if a
+    /// few subjects have thousands of faces.
+    pub exact: bool,
+    /// The number of changes of the collection that it contained.
+    pub position: u64,
+}
+
+impl Collections {
+    /// Makes a search for each vector, and returns their results in order. The audit trail has every search before this
+    /// returns.
+    ///
+    /// # Errors
+    /// Returns an error if a search is not allowed, cannot be recorded, or cannot be made.
+    pub async fn search(
+        &self,
+        context: &RequestContext,
+        collection: &Collection,
+        (vectors, plan): (&[FaceVector], &SearchPlan),
+    ) -> Result<Vec<SearchResult>, RecognitionError> {
+        let threshold = self.check_search(collection, plan)?;
+        for vector in vectors {
+            check_vector(collection, vector)?;
+        }
+        self.quota
+            .take(context, vectors.len(), self.clock.now())
+            .await?;
+        // At the same time, so that they share a pass over the memory.
+        let searches = vectors
+            .iter()
+            .map(|vector| self.search_for(context, collection, (vector, plan, threshold)));
+        try_join_all(searches).await
+    }
+
+    /// Checks that a collection may be searched, and that the threshold is known and not too low. Returns the threshold.
+    ///
+    /// # Errors
+    /// [`RecognitionError::NotSearchable`], [`RecognitionError::OtherPurpose`], [`RecognitionError::PurposeNotAllowed`], or
+    /// [`RecognitionError::InvalidOption`] if the calibration does not have the rate, or if it is above
+    /// `recognition.max_search_far`.
+    pub fn check_search(
+        &self,
+        collection: &Collection,
+        plan: &SearchPlan,
+    ) -> Result<f32, RecognitionError> {
+        plan.check(collection)?;
+        self.check_purpose(collection)?;
+        let calibration = self.calibrations.of(&collection.vector_space);
+        let floor = self.lowest_threshold(collection);
+        let Some(criterion) = plan.criterion else {
+            let own = Criterion::Far(collection.terms.far);
+            return Ok(round_up(threshold(own, calibration)?).max(floor));
+        };
+        let threshold = round_up(threshold(criterion, calibration)?);
+        if threshold >= floor {
+            return Ok(threshold);
+        }
+        let far = self.max_search_far;
+        Err(match criterion {
+            Criterion::Threshold(_) => InvalidOption::new(
+                "threshold",
+                format!("must be at least {floor}, the cosine at a false accept rate of {far} (recognition.max_search_far)"),
+            ),
+            Criterion::Far(_) | Criterion::DefaultFar(_) => InvalidOption::new(
+                "far",
+                format!("must be at most {far}, which is recognition.max_search_far; the threshold is then {floor}"),
+            ),
+        }
+        .into())
+    }
+
+    /// Checks that the caller has searches left, without taking one.
+    ///
+    /// # Errors
+    /// The errors of [`SearchQuota::check`](super::quota::SearchQuota::check).
+    pub async fn check_quota(&self, context: &RequestContext) -> Result<(), RecognitionError> {
+        self.quota.check(context, self.clock.now()).await
+    }
+
+    async fn search_for(
+        &self,
+        context: &RequestContext,
+        collection: &Collection,
+        (vector, plan, threshold): (&FaceVector, &SearchPlan, f32),
+    ) -> Result<SearchResult, RecognitionError> {
+        let calibration = self.calibrations.of(&collection.vector_space);
+        let wanted = Wanted {
+            threshold,
+            limit: plan.limit + SPARE,
+            by_subject: plan.by == CandidateKind::Subject,
+            must_be_exact: plan.must_be_exact,
+        };
+        let found = self.similar(collection, &vector.values, wanted).await?;
+        let faces = self
+            .without_suppressed(collection, vector, found.faces)
+            .await?;
+        let faces = disclose(faces, plan.limit);
+        let far = |cosine| calibration.and_then(|calibration| calibration.far(cosine));
+        let candidates = faces.into_iter().map(|face| Candidate {
+            far: far(face.similarity),
+            face,
+        });
+        let result = SearchResult {
+            id: self.clock.new_id(),
+            candidates: candidates.collect(),
+            threshold,
+            far: far(threshold),
+            searched: found.searched,
+            index: IndexUsed {
+                kind: self.index_kind(),
+                exact: found.is_exact,
+                position: found.position,
+            },
+        };
+        let event = search_event(collection, plan, &result);
+        self.audit.record(context, event).await?;
+        Ok(result)
+    }
+
+    /// Removes candidates who must not be found. If the face itself is one of them, no candidate is left.
+    async fn without_suppressed(
+        &self,
+        collection: &Collection,
+        vector: &FaceVector,
+        faces: Vec<SimilarFace>,
+    ) -> Result<Vec<SimilarFace>, RecognitionError> {
+        let suppressions = self.suppressions(collection).await?;
+        if suppressions.is_empty() || faces.is_empty() {
+            return Ok(faces);
+        }
+        let vectors = std::iter::once(&vector.values[..]);
+        let vectors = vectors.chain(faces.iter().map(|face| &face.row.vector[..]));
+        let vectors: Vec<&[f32]> = vectors.collect();
+        let suppressed = self.suppressed(&suppressions, &vectors).await?;
+        let Some((false, of_faces)) = suppressed.split_first().map(|(own, faces)| (*own, faces))
+        else {
+            return Ok(Vec::new());
+        };
+        let faces = faces.into_iter().zip(of_faces);
+        Ok(faces
+            .filter(|(_, is_suppressed)| !**is_suppressed)
+            .map(|(face, _)| face)
+            .collect())
+    }
+
+    /// Returns the suppression collections that protect people from a collection.
+    pub(crate) async fn suppressions(
+        &self,
+        collection: &Collection,
+    ) -> Result<Vec<Collection>, RecognitionError> {
+        let (tenant, vector_space) = (&collection.tenant, &collection.vector_space);
+        Ok(self
+            .store
+            .suppression_collections(tenant, vector_space)
+            .await?)
+    }
+
+    /// Returns for each vector whether it is that of a person in a suppression collection, at the rate of that collection.
+    pub(crate) async fn suppressed(
+        &self,
+        suppressions: &[Collection],
+        vectors: &[&[f32]],
+    ) -> Result<Vec<bool>, RecognitionError> {
+        let mut suppressed = vec![false; vectors.len()];
+        for suppression in suppressions {
+            let threshold = self.own_threshold(suppression);
+            let uncalibrated = || RecognitionError::Uncalibrated(suppression.vector_space.clone());
+            let wanted = Wanted {
+                threshold: threshold.ok_or_else(uncalibrated)?,
+                limit: 1,
+                by_subject: false,
+                must_be_exact: false,
+            };
+            // At the same time, so that they share a pass over the memory.
+            let similar = vectors
+                .iter()
+                .map(|vector| self.similar(suppression, vector, wanted));
+            let similar = try_join_all(similar).await?;
+            for (is_suppressed, similar) in suppressed.iter_mut().zip(similar) {
+                *is_suppressed |= !similar.faces.is_empty();
+            }
+        }
+        Ok(suppressed)
+    }
+}
+
+/// Checks that a vector can be compared with those of a collection.
+pub(crate) fn check_vector(
+    collection: &Collection,
+    vector: &FaceVector,
+) -> Result<(), RecognitionError> {
+    if vector.vector_space != collection.vector_space {
+        return Err(RecognitionError::CollectionVectorSpace {
+            face: vector.vector_space.clone(),
+            collection: collection.vector_space.clone(),
+        });
+    }
+    if vector.values.len() != collection.dim as usize {
+        let detail = format!(
+            "must have {} values, as those of the collection",
+            collection.dim
+        );
+        return Err(InvalidOption::new("embedding", detail).into());
+    }
+    Ok(())
+}
+
+/// Returns the entry of a search. It is recorded whatever the settings say, because no search may be unrecorded.
+fn search_event(collection: &Collection, plan: &SearchPlan, result: &SearchResult) -> AuditEvent {
+    let candidates: Vec<Uuid> = result
+        .candidates
+        .iter()
+        .map(|candidate| candidate.face.row.enrollment.id)
+        .collect();
+    let details = json!({
+        "search": result.id,
+        "purpose": plan.purpose,
+        "case": plan.case,
+        "vector_space": collection.vector_space,
+        "threshold": result.threshold,
+        "searched": result.searched,
+        "candidates": candidates,
+        "index": result.index,
+    });
+    AuditEvent {
+        level: AuditLevel::Off,
+        ..AuditEvent::change("search", collection.id).with(details)
+    }
+}

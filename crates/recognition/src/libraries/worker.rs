@@ -1,0 +1,115 @@
+//! Runs the clusterings that were requested, one at a time in each server.
+//!
+//! A server leases a clustering and renews the lease while it works. If the server dies, another one begins the clustering
+//! again after the lease.
+
+use std::time::Duration;
+
+use facescan_store::{ClusteringEnd, ClusteringProgress, LeasedClustering};
+use facescan_telemetry::{
+    causes::with_causes,
+    metrics::{Metrics, labels::Sweep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Libraries, clustering::ComparisonCounts};
+use crate::{error::RecognitionError, index::IndexError};
+
+/// The length of a lease.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// The time between two renewals.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+/// The time between two looks for a clustering.
+const POLL: Duration = Duration::from_secs(1);
+
+impl Libraries {
+    /// Runs clusterings until `stop` is cancelled. A clustering that is interrupted begins again after its lease.
+    pub async fn work_until(&self, metrics: &Metrics, stop: CancellationToken) {
+        loop {
+            let worked = tokio::select! {
+                () = stop.cancelled() => return,
+                worked = self.work_once() => worked,
+            };
+            match worked {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(RecognitionError::LeaseLost) => {
+                    tracing::info!(
+                        "stopped a clustering that was cancelled, or that another server does"
+                    );
+                }
+                Err(error) => {
+                    tracing::warn!(error = %with_causes(&error), "no clustering could be done; it is tried again");
+                    metrics.sweep_failed(Sweep::Clusterings);
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+    }
+
+    /// Runs the oldest clustering that waits. Returns false if none waits.
+    ///
+    /// # Errors
+    /// Returns an error if the database or the index is unavailable. The clustering begins again after its lease.
+    pub async fn work_once(&self) -> Result<bool, RecognitionError> {
+        let now = self.collections.clock.now();
+        let Some(leased) = self.store.lease_clustering(now, now + LEASE).await? else {
+            return Ok(false);
+        };
+        let compared = ComparisonCounts::default();
+        let result = tokio::select! {
+            result = self.cluster(&leased, &compared) => result,
+            lost = self.keep_lease(&leased, &compared) => lost.map(|()| ClusteringProgress::default()),
+        };
+        let end = match result {
+            Ok(progress) => ClusteringEnd::Done(progress),
+            Err(error) if begins_again(&error) => return Err(error),
+            Err(error) => ClusteringEnd::Failed(with_causes(&error)),
+        };
+        let now = self.collections.clock.now();
+        match self.store.end_clustering(&leased, &end, now).await? {
+            true => Ok(true),
+            false => Err(RecognitionError::LeaseLost),
+        }
+    }
+
+    /// Renews a lease until another server has it, because this one was suspended, or until the clustering is cancelled or
+    /// the library is erased.
+    async fn keep_lease(
+        &self,
+        leased: &LeasedClustering,
+        compared: &ComparisonCounts,
+    ) -> Result<(), RecognitionError> {
+        loop {
+            tokio::time::sleep(RENEWAL).await;
+            let until = self.collections.clock.now() + LEASE;
+            match self
+                .store
+                .renew_clustering(leased, until, compared.progress())
+                .await
+            {
+                Ok(true) => {}
+                Ok(false) => return Err(RecognitionError::LeaseLost),
+                // The next renewal can succeed before the lease ends. If it does not, nothing is written after it.
+                Err(error) => tracing::warn!(%error, "the lease of a clustering was not renewed"),
+            }
+        }
+    }
+}
+
+/// Returns whether a clustering that failed can succeed later.
+fn begins_again(error: &RecognitionError) -> bool {
+    match error {
+        RecognitionError::LeaseLost => true,
+        RecognitionError::Store(error) | RecognitionError::Index(IndexError::Store(error)) => {
+            error.is_unavailable()
+        }
+        RecognitionError::Index(error) => !matches!(error, IndexError::Vector(_)),
+        _ => false,
+    }
+}

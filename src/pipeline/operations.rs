@@ -1,7 +1,0 @@
-//! The operations on an image. Each is a [`Plan`](crate::pipeline::plan::Plan), and none knows the database.
-
-pub mod embed_image;
-pub mod enhance;
-pub mod preprocess;
-pub mod process;
-pub mod scan;

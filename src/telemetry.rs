@@ -1,8 +1,0 @@
-//! Logging, metrics and traces.
-
-pub mod causes;
-pub mod logging;
-pub mod metrics;
-pub mod opt_out;
-pub mod redaction;
-pub mod traces;
