@@ -1,9 +1,9 @@
-//! The operations on an image, with what they need around them: the [`context`] of a request, the [`admission`] of images
-//! and the [`ingest`] of their bytes. This crate does not depend on HTTP, on a database driver or on a runtime.
+//! The operations on an image, and what they need around them. This crate serves no HTTP, and it knows no database driver and
+//! no runtime of models.
 //!
-//! The rooms of the operations use one another in one direction: [`core`] ← [`models`] ← the [`Pipeline`] and [`plan`] ←
-//! [`operations`] ← [`results`] and [`runner`]. `scripts/check-layers` checks it. Every entry point calls the
-//! [`Runner`](runner::Runner), which loads, looks up, runs and stores.
+//! Its rooms use one another in one direction: [`admission`] ← [`context`] ← [`ingest`] ← [`core`] ← [`models`] ← the
+//! [`Pipeline`] and [`plan`] ← [`operations`] ← [`results`] and [`runner`]. `scripts/check-layers` checks it. Every entry point
+//! calls the [`Runner`](runner::Runner), which loads, looks up, runs and stores.
 
 #![warn(unreachable_pub)]
 
