@@ -43,3 +43,32 @@ pub fn base() -> utoipa::openapi::OpenApi {
 #[derive(Serialize, ToSchema)]
 #[schema(value_type = String, format = Binary)]
 pub struct Bytes(Vec<u8>);
+
+#[cfg(test)]
+mod tests {
+    use facescan_config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
+    use facescan_pipeline::core::options::{MAX_SOURCE_BYTES, MAX_SOURCE_URL_BYTES};
+    use serde_json::json;
+
+    /// The attributes of the schemas have numbers, and the checks have constants.
+    #[test]
+    fn the_schemas_have_the_limits_that_are_checked() {
+        let document = serde_json::to_value(crate::http::openapi_document()).unwrap();
+        let schemas = &document["components"]["schemas"];
+        let scan = &schemas["ScanOptions"]["properties"];
+        assert_eq!(scan["source"]["maxLength"], json!(MAX_SOURCE_BYTES));
+        assert_eq!(scan["source_url"]["maxLength"], json!(MAX_SOURCE_URL_BYTES));
+        for options in ["ScanOptions", "EnhanceOptions", "ProcessOptions"] {
+            let properties = &schemas[options]["properties"];
+            let sides = &properties["det_size"]["oneOf"][0];
+            for (name, size, min) in [
+                ("det_size", sides, MIN_DET_SIZE),
+                ("second_det_size", &properties["second_det_size"], 0),
+            ] {
+                assert_eq!(size["minimum"], json!(min), "{options} {name}");
+                assert_eq!(size["maximum"], json!(MAX_DET_SIZE), "{options} {name}");
+                assert_eq!(size["multipleOf"], json!(DET_SIZE_STEP), "{options} {name}");
+            }
+        }
+    }
+}

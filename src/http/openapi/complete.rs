@@ -328,10 +328,6 @@ fn add_links(operation: &mut Operation) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use facescan_config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
-    use facescan_pipeline::core::options::{MAX_SOURCE_BYTES, MAX_SOURCE_URL_BYTES};
-    use serde_json::json;
-
     use super::*;
 
     fn document() -> serde_json::Value {
@@ -343,28 +339,6 @@ mod tests {
         items
             .flat_map(|item| item.as_object().unwrap().values())
             .collect()
-    }
-
-    /// The attributes of the schemas have numbers, and the checks have constants.
-    #[test]
-    fn the_schemas_have_the_limits_that_are_checked() {
-        let document = document();
-        let schemas = &document["components"]["schemas"];
-        let scan = &schemas["ScanOptions"]["properties"];
-        assert_eq!(scan["source"]["maxLength"], json!(MAX_SOURCE_BYTES));
-        assert_eq!(scan["source_url"]["maxLength"], json!(MAX_SOURCE_URL_BYTES));
-        for options in ["ScanOptions", "EnhanceOptions", "ProcessOptions"] {
-            let properties = &schemas[options]["properties"];
-            let sides = &properties["det_size"]["oneOf"][0];
-            for (name, size, min) in [
-                ("det_size", sides, MIN_DET_SIZE),
-                ("second_det_size", &properties["second_det_size"], 0),
-            ] {
-                assert_eq!(size["minimum"], json!(min), "{options} {name}");
-                assert_eq!(size["maximum"], json!(MAX_DET_SIZE), "{options} {name}");
-                assert_eq!(size["multipleOf"], json!(DET_SIZE_STEP), "{options} {name}");
-            }
-        }
     }
 
     /// Everyone who reads `/docs` loads it.
