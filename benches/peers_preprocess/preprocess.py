@@ -5,7 +5,7 @@ JPEG files.
 
     preprocess.py PEER SECONDS JPEG...
 
-The script prints JSON. It uses the names and the turns of crates/bench/src/preprocess.rs. The measurements take SECONDS each
+The script prints JSON. It uses the names and the turns of tools/bench/src/preprocess.rs. The measurements take SECONDS each
 on average. jax, Pillow and torchvision antialias, as facescan does. OpenCV's INTER_LINEAR does not, which is less work.
 """
 
@@ -25,7 +25,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import numpy as np  # noqa: E402
 
 SIDES, BATCHES = (224, 384), (8, 16, 32)
-# Seconds of a turn. The measurements of a program take turns, as in crates/bench/src/preprocess.rs.
+# Seconds of a turn. The measurements of a program take turns, as in tools/bench/src/preprocess.rs.
 TURN = 0.05
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)

@@ -8,7 +8,7 @@ import time
 
 from .installation import SIDE, Installation, check, image, png, verify
 
-# The color that crates/bench/src/drill_server.rs aborts at.
+# The color that tools/bench/src/drill_server.rs aborts at.
 MARK = bytes((251, 2, 249))
 
 
