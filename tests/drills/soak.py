@@ -9,10 +9,9 @@ import http.client
 import itertools
 import random
 import statistics
-from pathlib import Path
 
 from . import pictures
-from .installation import RUNTIME, Installation, check
+from .installation import RUNTIME, Installation, check, resident
 
 CLIENTS = 16
 # The requests and their shares. The inputs of the detector differ, so that rows of many shapes occur; so do the outcomes.
@@ -44,7 +43,7 @@ def soak(args: argparse.Namespace) -> None:
     count, images = args.items or 100_000, bodies()
     outcomes, memory, numbers = collections.Counter(), [], itertools.count()
     with Installation("sqlite", imaging__workers=0, cpu__provider="auto") as installation:
-        status = Path(f"/proc/{installation.serve().pid}/status")
+        server = installation.serve()
 
         def client(seed: int) -> None:
             choose, connection = random.Random(seed), http.client.HTTPConnection("127.0.0.1", installation.port)
@@ -52,7 +51,7 @@ def soak(args: argparse.Namespace) -> None:
                 if number >= count:
                     return
                 if number % max(1, count // 100) == 0:
-                    memory.append(next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS")))
+                    memory.append(resident(server) >> 20)
                 path = choose.choices(list(MIX), list(MIX.values()))[0]
                 leaves = choose.randrange(LEAVES) == 0
                 connection.timeout = choose.random() * PATIENCE_S if leaves else 60

@@ -1,8 +1,7 @@
-//! A server or a worker for drills: the real one, on a backend with a fixed service time that a marked image kills.
+//! A server or a worker for drills: the real one, on a backend with a fixed service time.
 //!
-//! A drill needs faults that a real model does not have on demand, and a clock that jumps. It also needs several processes on
-//! one machine that do not compete for its cores. So each run of a model sleeps for the service time and then runs the real model, and the run of
-//! a marked image aborts the process.
+//! A drill needs a clock that jumps, and several processes on one machine that do not compete for its cores. So each run of a
+//! model sleeps for the service time and then runs the real model.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, thread, time::Duration};
 
@@ -23,9 +22,6 @@ use facescan_inference::{
     tensor::{Signature, Tensor},
 };
 use time::OffsetDateTime;
-
-/// The color of a marked image: red, green and blue.
-const MARK: [f32; 3] = [251.0, 2.0, 249.0];
 
 /// The arguments of `facescan-bench drill-server`.
 #[derive(Debug, Args)]
@@ -94,7 +90,7 @@ impl Clock for JumpingClock {
     }
 }
 
-/// Delays and aborts the runs of another backend.
+/// Delays the runs of another backend.
 struct SlowBackend {
     inner: Arc<dyn Backend>,
     service_time: Duration,
@@ -135,22 +131,8 @@ impl Session for SlowSession {
     }
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        if is_marked(&batch) {
-            std::process::abort();
-        }
         let rows = u32::try_from(batch.rows()).unwrap_or(1);
         thread::sleep(self.service_time * rows);
         self.inner.run(batch)
     }
-}
-
-/// Returns whether the first pixel of a row has the color of a marked image. The channels are planes in any order.
-fn is_marked(batch: &Batch<'_>) -> bool {
-    let len = batch.row_len();
-    let plane = len / 3;
-    batch.data.chunks_exact(len.max(1)).any(|row| {
-        let pixel = [0, 1, 2].map(|channel| row[channel * plane]);
-        let is = |mark: [f32; 3]| pixel.iter().zip(mark).all(|(a, b)| (a - b).abs() < 0.5);
-        is(MARK) || is([MARK[2], MARK[1], MARK[0]])
-    })
 }
