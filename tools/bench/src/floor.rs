@@ -5,110 +5,129 @@
 
 use std::{
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
+    thread,
+    time::{Duration, Instant},
 };
 
+use anyhow::{Context, anyhow};
 use clap::Args;
-use facescan::cli::bench::{
-    report::{self, Render, Table, figure, millis, percent},
-    run_to_end,
+use facescan::{
+    cli::{bench::images::load_images, runtime::tokio_runtime},
+    config::Config,
+    pipeline::operations::scan::kind::ScanKind,
 };
-use serde::Serialize;
+use serde_json::Value;
 
-use crate::{Settings, math::Percentiles, plots::Plots, workload::Workload};
-pub use work::Floor;
+use crate::{millis, seconds};
 
 mod sessions;
 mod work;
 
+/// The time before the measurement, which does not count.
+const WARM_UP: Duration = Duration::from_secs(1);
+
 /// The subject and the threads of the measurement.
 #[derive(Debug, Args)]
 pub struct FloorArgs {
+    /// The scan of each image, such as detect or embed.
+    #[arg(long, default_value = "detect", value_parser = operation)]
+    operation: ScanKind,
+    /// Images, or folders of images.
+    #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
+    images: Vec<PathBuf>,
+    /// The duration of the measurement after a second of warm-up.
+    #[arg(long, default_value = "10", value_parser = seconds)]
+    seconds: f64,
     /// The number of threads, each with its own sessions [default: one per core]
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
-    #[command(flatten)]
-    workload: Workload,
-    /// Write report.json, report.md and plots to this folder.
-    #[arg(long, value_name = "DIR")]
-    output: Option<PathBuf>,
 }
 
-/// The figures of the floor.
-#[derive(Clone, Debug, Serialize)]
-pub struct FloorFigures {
-    /// The number of threads.
-    pub threads: usize,
-    /// Images per second of all threads.
-    pub throughput: f64,
-    /// The time of one image.
-    pub latency_ms: Option<Percentiles>,
-    /// The shares of that time.
-    pub shares: Shares,
-    /// The number of faces in each image, in the order of the images.
-    pub faces: Vec<usize>,
+fn operation(text: &str) -> Result<ScanKind, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| error.to_string())
 }
 
-/// The shares of the work. They sum to one.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Shares {
-    /// Decoding.
-    pub decode: f64,
-    /// The detector.
-    pub detect: f64,
-    /// The embedder.
-    pub embed: f64,
+/// The time between the warm-up and the end of the measurement.
+#[derive(Clone, Copy)]
+struct Window {
+    start: Instant,
+    end: Instant,
+}
+
+impl Window {
+    fn contains(&self, moment: Instant) -> bool {
+        (self.start..self.end).contains(&moment)
+    }
+}
+
+/// The images of the window, and the time of each part of the work.
+#[derive(Default)]
+struct Part {
+    /// The time of each image that began in the window.
+    latencies: Vec<Duration>,
+    /// The number of images that ended in the window.
+    images: u64,
+    decode: Duration,
+    detect: Duration,
+    embed: Duration,
+}
+
+impl Part {
+    fn add(&mut self, other: Self) {
+        self.latencies.extend(other.latencies);
+        self.images += other.images;
+        self.decode += other.decode;
+        self.detect += other.detect;
+        self.embed += other.embed;
+    }
 }
 
 /// Measures the floor and prints it.
 ///
 /// # Errors
-/// Returns an error if an image or a model cannot be used, or the report cannot be written.
-pub fn run(settings: &Settings, args: &FloorArgs) -> anyhow::Result<ExitCode> {
-    let images = args.workload.load()?;
-    let workload = &args.workload;
-    let figures = run_to_end(async {
-        Floor::prepare(&settings.config, workload, &images, args.threads)
-            .await?
-            .measure(workload)
-            .await
+/// Returns an error if an image or a model cannot be used.
+pub fn run(config: &Config, args: &FloorArgs) -> anyhow::Result<ExitCode> {
+    let images = load_images(&args.images)?;
+    let threads = match args.threads {
+        Some(threads) => threads,
+        None => thread::available_parallelism().context("counting the cores")?,
+    };
+    let runtime = tokio_runtime()?;
+    let (mut workers, work) =
+        runtime.block_on(work::prepare(config, args.operation, images, threads))?;
+    let start = Instant::now() + WARM_UP;
+    let end = start + Duration::from_secs_f64(args.seconds);
+    let window = Window { start, end };
+    let mut whole = Part::default();
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| scope.spawn(move || worker.run(work, window)))
+            .collect();
+        for thread in threads {
+            let part = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+            whole.add(part?);
+        }
+        anyhow::Ok(())
     })?;
-    report::publish(&args.workload, &figures, args.output.as_deref())?;
+    let spent = (whole.decode + whole.detect + whole.embed).as_secs_f64();
+    let share = |part: Duration| part.as_secs_f64() / spent.max(f64::MIN_POSITIVE);
+    whole.latencies.sort_unstable();
+    let report = serde_json::json!({
+        "threads": threads,
+        "images_per_second": whole.images as f64 / args.seconds,
+        "p50_ms": millis(&whole.latencies, 0.5),
+        "p99_ms": millis(&whole.latencies, 0.99),
+        "shares": {
+            "decode": share(whole.decode),
+            "detect": share(whole.detect),
+            "embed": share(whole.embed),
+        },
+        "faces": work.faces,
+    });
+    println!("{report:#}");
     Ok(ExitCode::SUCCESS)
-}
-
-impl Render for FloorFigures {
-    fn markdown(&self) -> String {
-        let mut table = Table::new(["", "value"]);
-        table.row(&[&"threads", &self.threads]);
-        table.row(&[&"images per second", &figure(self.throughput)]);
-        if let Some(latency) = &self.latency_ms {
-            table.row(&[&"p50 of an image", &millis(latency.p50)]);
-            table.row(&[&"p99 of an image", &millis(latency.p99)]);
-        }
-        let Shares {
-            decode,
-            detect,
-            embed,
-        } = self.shares;
-        for (name, share) in [("decode", decode), ("detect", detect), ("embed", embed)] {
-            table.row(&[&name, &percent(share)]);
-        }
-        table.to_string()
-    }
-
-    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
-        let name = "floor".to_owned();
-        Plots {
-            latency: self
-                .latency_ms
-                .map(|latency| (name.clone(), latency))
-                .into_iter()
-                .collect(),
-            throughput: vec![(name, self.throughput)],
-            ..Plots::default()
-        }
-        .draw(folder)
-    }
 }

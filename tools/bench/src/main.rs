@@ -1,6 +1,7 @@
-//! The `facescan-bench` binary: measures the speed of a server over HTTP, and the speed of its models alone.
+//! The `facescan-bench` binary: measures the models, the index and the preprocessing without a server, and runs the server of the
+//! drills. `benches/` measures servers over HTTP.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use facescan::{
@@ -9,70 +10,36 @@ use facescan::{
     exit, heap, telemetry,
 };
 
-mod compare;
 mod drill_server;
 mod floor;
-mod load;
-mod math;
-mod own_server;
-mod plots;
 mod preprocess;
 mod search;
-mod soak;
-mod workload;
 
 /// The allocator of the server, so that the floor uses the same one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures a facescan server, its models alone, and other servers.
+/// Measures the parts of facescan. Each measurement prints JSON.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110)]
 struct Cli {
-    /// A settings file. It is read like that of `facescan --config` and passed on to the servers that are started.
+    /// A settings file. It is read like that of `facescan --config`.
     #[arg(long, short, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The `facescan` binary to measure [default: the one in the folder of this binary]
-    #[arg(long, global = true, value_name = "FILE")]
-    facescan: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Send images to a server over HTTP and measure its answers.
-    ///
-    /// Without --url, a new server is started for the run, with the effective settings and its own database.
-    #[command(
-        after_help = "Examples:\n  facescan-bench load --operation embed --clients 16 --seconds 20\n  \
-                            facescan-bench load --url http://127.0.0.1:9000/analyze --query '' --rate 40\n\n\
-                            Exit codes: 0 measured · 1 no request was answered with 200"
-    )]
-    Load(load::LoadArgs),
     /// Measure only decoding and the models: sessions of one thread each, on every core.
     Floor(floor::FloorArgs),
-    /// Measure the floor, this server and its peers in turn, over several rounds, and compare the medians.
-    #[command(
-        after_help = "Examples:\n  facescan-bench compare --operation embed --rounds 5 --seconds 20 --overload --single\n  \
-                            facescan-bench compare --peer other=http://127.0.0.1:9000/analyze --output .runtime/bench"
-    )]
-    Compare(compare::CompareArgs),
-    /// Send many requests of every kind to a server, and check whether its memory grows.
-    Soak(soak::SoakArgs),
-    /// Measure searches in a collection of synthetic faces. Prints JSON.
+    /// Measure searches in a collection of synthetic faces.
     Search(search::SearchArgs),
+    /// Measure how many images per second become rows, from memory and from JPEG files.
+    Preprocess(preprocess::PreprocessArgs),
     /// Run a server or a worker whose models have a fixed service time, for drills.
     DrillServer(drill_server::DrillServerArgs),
-    /// Measure how many images per second become rows, from memory and from JPEG files. Prints JSON.
-    Preprocess(preprocess::PreprocessArgs),
-}
-
-/// The effective settings, and the files that a started server gets.
-struct Settings {
-    config: Config,
-    file: Option<PathBuf>,
-    facescan: Option<PathBuf>,
 }
 
 fn main() {
@@ -83,23 +50,30 @@ fn main() {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let (config, provenance) = Config::load(&Sources::from_process(cli.config.clone(), None)?)?;
-    if let Command::DrillServer(args) = &cli.command {
-        return drill_server::run(config, args);
+    let (config, provenance) = Config::load(&Sources::from_process(cli.config, None)?)?;
+    // A drill server starts its own logs.
+    if !matches!(cli.command, Command::DrillServer(_)) {
+        start_quiet_logs(&config, &provenance)?;
     }
-    start_quiet_logs(&config, &provenance)?;
-    let settings = Settings {
-        config,
-        file: cli.config,
-        facescan: cli.facescan,
-    };
     match cli.command {
-        Command::Load(args) => load::run(&settings, &args),
-        Command::Floor(args) => floor::run(&settings, &args),
-        Command::Compare(args) => compare::run(&settings, &args),
-        Command::Soak(args) => soak::run(&settings, &args),
-        Command::Search(args) => search::run(&settings, &args),
+        Command::Floor(args) => floor::run(&config, &args),
+        Command::Search(args) => search::run(&config, &args),
         Command::Preprocess(args) => preprocess::run(&args),
-        Command::DrillServer(_) => unreachable!("handled above, because it starts its own logs"),
+        Command::DrillServer(args) => drill_server::run(config, &args),
     }
+}
+
+/// Returns a percentile in milliseconds, or zero if there are no latencies.
+fn millis(sorted: &[Duration], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    let found = sorted.get(rank.saturating_sub(1));
+    found.map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+}
+
+/// Parses a number of seconds above zero that is small enough for time arithmetic.
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|number: &f64| *number > 0.0 && *number < 1e6)
+        .ok_or_else(|| "must be a number above 0".to_owned())
 }

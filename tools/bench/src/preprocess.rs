@@ -26,7 +26,7 @@ use facescan_imaging::{
 };
 use image::{Rgb, RgbImage};
 
-use crate::workload::positive;
+use crate::seconds;
 
 const SIDES: [u32; 2] = [224, 384];
 const BATCHES: [usize; 3] = [8, 16, 32];
@@ -41,7 +41,7 @@ pub struct PreprocessArgs {
     /// The number of threads that share a batch.
     threads: NonZeroUsize,
     /// The number of seconds for each measure.
-    #[arg(value_parser = positive)]
+    #[arg(value_parser = seconds)]
     seconds: f64,
     /// JPEG files.
     #[arg(required = true, value_name = "JPEG")]

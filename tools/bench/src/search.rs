@@ -16,7 +16,7 @@ use clap::Args;
 use facescan::{
     audit::AuditLog,
     cli::runtime::tokio_runtime,
-    config::AuditLevel,
+    config::{AuditLevel, Config},
     recognition::{
         calibration::Calibrations,
         collections::{
@@ -33,10 +33,9 @@ use facescan_store::{
     StoreSettings, Subject, SubjectDetails, Written,
 };
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::Settings;
+use crate::millis;
 use index::IndexName;
 use photographs::Photographs;
 use vectors::Vectors;
@@ -109,11 +108,11 @@ pub struct SearchArgs {
 ///
 /// # Errors
 /// Returns an error if the database cannot be used.
-pub fn run(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitCode> {
-    tokio_runtime()?.block_on(measure(settings, args))
+pub fn run(config: &Config, args: &SearchArgs) -> anyhow::Result<ExitCode> {
+    tokio_runtime()?.block_on(measure(config, args))
 }
 
-async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitCode> {
+async fn measure(config: &Config, args: &SearchArgs) -> anyhow::Result<ExitCode> {
     let folder = match &args.folder {
         Some(folder) => tempfile::tempdir_in(folder)?,
         None => tempfile::tempdir()?,
@@ -139,7 +138,7 @@ async fn measure(settings: &Settings, args: &SearchArgs) -> anyhow::Result<ExitC
     enroll(&store, &clock, &collection, &vectors).await?;
     let enrolled_per_second = args.faces as f64 / started.elapsed().as_secs_f64();
 
-    let ready = index::open(settings, args, &store).await?;
+    let ready = index::open(config, args, &store).await?;
     let collection = store.collection(key(&collection)).await?;
     let collection = collection.context("the collection is gone")?;
     let mut runs = Vec::new();
@@ -289,18 +288,13 @@ impl SearchRun {
         let started = Instant::now();
         let end = started + Duration::from_secs_f64(seconds);
         let searches = (0..clients).map(|client| self.search_until(end, client));
-        let mut latencies = Histogram::<u64>::new(3)?;
-        for of_client in try_join_all(searches).await? {
-            for latency in of_client {
-                latencies.record(u64::try_from(latency.as_micros())?)?;
-            }
-        }
-        let milliseconds = |quantile| latencies.value_at_quantile(quantile) as f64 / 1000.0;
+        let mut latencies = try_join_all(searches).await?.concat();
+        latencies.sort_unstable();
         Ok(json!({
             "clients": clients,
             "searches_per_second": latencies.len() as f64 / started.elapsed().as_secs_f64(),
-            "p50_ms": milliseconds(0.5),
-            "p99_ms": milliseconds(0.99),
+            "p50_ms": millis(&latencies, 0.5),
+            "p99_ms": millis(&latencies, 0.99),
         }))
     }
 

@@ -2,26 +2,26 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
 };
 
 use anyhow::Context;
 use facescan::{
     app::App,
-    cli::{bench::images::Image, runtime::backend},
+    cli::{
+        bench::images::Image,
+        runtime::{backend, store_nothing},
+    },
     config::Config,
     pipeline::operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
 };
 use image::RgbImage;
-use tokio::task::spawn_blocking;
 
-use super::{FloorFigures, Shares, sessions::Bare};
-use crate::{
-    math::Durations,
-    workload::{Sequence, Window, Workload},
-};
+use super::{Part, Window, sessions::Bare};
 use facescan_clock::SystemClock;
 use facescan_imaging::{
     decode::{DecodeOptions, decode, decode_within},
@@ -33,114 +33,55 @@ use facescan_inference::{backend::Backend, device_task::DeviceTask};
 /// The bytes of decoded images that each thread keeps for reuse.
 const MEMORY: usize = 36 << 20;
 
-/// The threads and their open sessions.
-pub struct Floor {
-    workers: Vec<Worker>,
+/// What all threads share.
+pub struct Work {
     images: Arc<[Image]>,
-    faces: Arc<[usize]>,
+    /// The number of faces in each image, in the order of the images.
+    pub faces: Vec<usize>,
     decoding: DecodeOptions,
+    taken: AtomicUsize,
 }
 
 /// The sessions of one thread.
-struct Worker {
+pub struct Worker {
     detector: Bare,
     embedder: Option<Bare>,
     memory: PixelMemory,
 }
 
-/// The results of one thread in the window.
-struct Part {
-    images: Durations,
-    within: u64,
-    decode: Duration,
-    detect: Duration,
-    embed: Duration,
-}
-
-impl Floor {
-    /// Opens the sessions, and counts the faces that the embedder has to process.
-    ///
-    /// # Errors
-    /// Returns an error if a model or an image cannot be used.
-    pub async fn prepare(
-        config: &Config,
-        workload: &Workload,
-        images: &Arc<[Image]>,
-        threads: Option<NonZeroUsize>,
-    ) -> anyhow::Result<Self> {
-        let backend = backend(config)?;
-        let mut config = config.clone();
-        // Nothing is stored, so no database file may be created.
-        config.database.url = Some("sqlite::memory:".to_owned().into());
-        let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
-            .build()
-            .await?;
-        let mut faces = Vec::new();
-        for image in images.iter() {
-            let found = faces_in(&app, image, workload.operation).await;
-            faces.push(found.with_context(|| format!("scanning {}", image.path.display()))?);
-        }
-        anyhow::ensure!(!images.is_empty(), "there are no images");
-        let decoding = app.pipeline.decoding;
-        let pixels = images
-            .iter()
-            .map(|image| Ok(decode(&image.bytes, &decoding)?.pixels))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let threads = match threads {
-            Some(threads) => threads,
-            None => thread::available_parallelism().context("counting the cores")?,
-        };
-        let workers = (0..threads.get())
-            .map(|_| Worker::open(&app, backend.as_ref(), &pixels, workload.operation))
-            .collect::<anyhow::Result<_>>()?;
-        Ok(Self {
-            workers,
-            images: Arc::clone(images),
-            faces: faces.into(),
-            decoding,
-        })
+/// Opens the sessions of all threads, and counts the faces that the embedder has to process.
+///
+/// # Errors
+/// Returns an error if a model or an image cannot be used.
+pub async fn prepare(
+    config: &Config,
+    kind: ScanKind,
+    images: Arc<[Image]>,
+    threads: NonZeroUsize,
+) -> anyhow::Result<(Vec<Worker>, Work)> {
+    let backend = backend(config)?;
+    let mut config = config.clone();
+    store_nothing(&mut config);
+    let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
+        .build()
+        .await?;
+    let decoding = app.pipeline.decoding;
+    let (mut faces, mut pixels) = (Vec::new(), Vec::new());
+    for image in images.iter() {
+        let found = faces_in(&app, image, kind).await;
+        faces.push(found.with_context(|| format!("scanning {}", image.path.display()))?);
+        pixels.push(decode(&image.bytes, &decoding)?.pixels);
     }
-
-    /// Runs the threads for the time of the workload.
-    ///
-    /// # Errors
-    /// Returns an error if an image or a model fails.
-    pub async fn measure(&mut self, workload: &Workload) -> anyhow::Result<FloorFigures> {
-        let work = Arc::new(Work {
-            images: Arc::clone(&self.images),
-            faces: Arc::clone(&self.faces),
-            decoding: self.decoding,
-            sequence: workload.sequence(self.images.len()),
-            window: workload.window(),
-        });
-        let running: Vec<_> = self
-            .workers
-            .drain(..)
-            .map(|mut worker| {
-                let work = Arc::clone(&work);
-                spawn_blocking(move || worker.work(&work).map(|part| (worker, part)))
-            })
-            .collect();
-        let mut whole = Part::new()?;
-        for thread in running {
-            let (worker, part) = thread.await.context("a measuring thread failed")??;
-            whole.add(&part)?;
-            self.workers.push(worker);
-        }
-        let spent = (whole.decode + whole.detect + whole.embed).as_secs_f64();
-        let share = |part: Duration| part.as_secs_f64() / spent.max(f64::MIN_POSITIVE);
-        Ok(FloorFigures {
-            threads: self.workers.len(),
-            throughput: whole.within as f64 / workload.seconds,
-            latency_ms: whole.images.percentiles(),
-            shares: Shares {
-                decode: share(whole.decode),
-                detect: share(whole.detect),
-                embed: share(whole.embed),
-            },
-            faces: self.faces.to_vec(),
-        })
-    }
+    let workers = (0..threads.get())
+        .map(|_| Worker::open(&app, backend.as_ref(), &pixels, kind))
+        .collect::<anyhow::Result<_>>()?;
+    let work = Work {
+        images,
+        faces,
+        decoding,
+        taken: AtomicUsize::new(0),
+    };
+    Ok((workers, work))
 }
 
 /// Returns the number of faces that the pipeline finds.
@@ -159,15 +100,6 @@ fn plan(app: &App, kind: ScanKind) -> anyhow::Result<ScanPlan> {
     };
     let thresholds = &app.pipeline.models.detector.spec.thresholds;
     Ok(asked.resolve(kind, &app.config, thresholds)?)
-}
-
-/// The data that all threads share.
-struct Work {
-    images: Arc<[Image]>,
-    faces: Arc<[usize]>,
-    decoding: DecodeOptions,
-    sequence: Sequence,
-    window: Window,
 }
 
 impl Worker {
@@ -211,14 +143,18 @@ impl Worker {
         })
     }
 
-    fn work(&mut self, work: &Work) -> anyhow::Result<Part> {
-        let mut part = Part::new()?;
+    /// Takes images in turn until the end of the window.
+    ///
+    /// # Errors
+    /// Returns an error if an image or a model fails.
+    pub fn run(&mut self, work: &Work, window: Window) -> anyhow::Result<Part> {
+        let mut part = Part::default();
         loop {
             let begun = Instant::now();
-            if begun >= work.window.end {
+            if begun >= window.end {
                 return Ok(part);
             }
-            let index = work.sequence.take();
+            let index = work.taken.fetch_add(1, Ordering::Relaxed) % work.images.len();
             let image = &work.images[index].bytes;
             let image = decode_within(image, &work.decoding, &self.memory)?;
             // The server also reuses the memory of decoded images.
@@ -232,35 +168,15 @@ impl Worker {
                 }
             }
             let done = Instant::now();
-            if work.window.contains(done) {
-                part.within += 1;
+            if window.contains(done) {
+                part.images += 1;
             }
-            if work.window.contains(begun) {
-                part.images.add(done - begun);
+            if window.contains(begun) {
+                part.latencies.push(done - begun);
                 part.decode += decoded - begun;
                 part.detect += detected - decoded;
                 part.embed += done - detected;
             }
         }
-    }
-}
-
-impl Part {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            images: Durations::new()?,
-            within: 0,
-            decode: Duration::ZERO,
-            detect: Duration::ZERO,
-            embed: Duration::ZERO,
-        })
-    }
-
-    fn add(&mut self, other: &Self) -> anyhow::Result<()> {
-        self.within += other.within;
-        self.decode += other.decode;
-        self.detect += other.detect;
-        self.embed += other.embed;
-        self.images.merge(&other.images)
     }
 }

@@ -6,16 +6,19 @@ use anyhow::Context;
 use clap::ValueEnum;
 #[cfg(feature = "qdrant")]
 use facescan::recognition::index::qdrant::QdrantIndex;
-use facescan::recognition::index::{
-    FaceIndex,
-    exact::ExactIndex,
-    pgvector::{HnswSettings, PgvectorIndex},
+use facescan::{
+    config::Config,
+    recognition::index::{
+        FaceIndex,
+        exact::ExactIndex,
+        pgvector::{HnswSettings, PgvectorIndex},
+    },
 };
 use facescan_inference::pool::CpuPool;
 use facescan_store::{Graph, Store};
 use serde_json::{Value, json};
 
-use super::{super::Settings, SearchArgs};
+use super::SearchArgs;
 
 /// The kind of the index.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -48,23 +51,23 @@ pub(super) struct Variant {
 
 /// Loads or builds an index of all faces.
 pub(super) async fn open(
-    settings: &Settings,
+    config: &Config,
     args: &SearchArgs,
     store: &Store,
 ) -> anyhow::Result<ReadyIndex> {
     match args.index {
-        IndexName::Exact => load(settings, args, store).await,
+        IndexName::Exact => load(config, args, store).await,
         IndexName::Pgvector => build(args, store).await,
         #[cfg(feature = "qdrant")]
-        IndexName::Qdrant => fill(settings, store).await,
+        IndexName::Qdrant => fill(config, store).await,
     }
 }
 
 /// Writes all faces to a Qdrant server.
 #[cfg(feature = "qdrant")]
-async fn fill(settings: &Settings, store: &Store) -> anyhow::Result<ReadyIndex> {
+async fn fill(config: &Config, store: &Store) -> anyhow::Result<ReadyIndex> {
     let collections = store.clone();
-    let index = Arc::new(QdrantIndex::new(collections, &settings.config.qdrant)?);
+    let index = Arc::new(QdrantIndex::new(collections, &config.qdrant)?);
     let started = Instant::now();
     index.load().await?;
     let report = json!({
@@ -81,8 +84,8 @@ async fn fill(settings: &Settings, store: &Store) -> anyhow::Result<ReadyIndex> 
     })
 }
 
-async fn load(settings: &Settings, args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
-    let pool = Arc::new(CpuPool::new(settings.config.imaging.worker_threads())?);
+async fn load(config: &Config, args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
+    let pool = Arc::new(CpuPool::new(config.imaging.worker_threads())?);
     let index = Arc::new(ExactIndex::new(store.clone(), pool));
     let started = Instant::now();
     index.load().await?;
