@@ -1,5 +1,6 @@
 //! No structured body takes more than twice its length of memory or more than the stated time, at any route and in any format that
-//! the route takes, and none keeps the thread that serves all requests. The drill `hostile` sends the same and larger shapes to each field of each route.
+//! the route takes, and none keeps the thread that serves all requests. The drill `hostile` sends such shapes to each field of
+//! each route.
 
 use std::time::Duration;
 
