@@ -120,4 +120,3 @@ bench: models ## compare this server with its bare models and its peers; results
 	cargo build --release --locked -p facescan -p facescan-bench
 	benches/run $(FACESCAN) $(BENCH)
 	benches/preprocess $(dir $(FACESCAN))
-	cargo bench --locked
