@@ -115,9 +115,8 @@ bench-search: ## measure searches in up to 10,000,000 synthetic faces, in memory
 	TEST_DATABASE_OPTIONS='-c shared_buffers=1GB -c maintenance_work_mem=1GB' \
 		scripts/postgres run benches/pgvector $(FACESCAN)-bench --faces 100000 --clients 1,8 --faces-of-person 4 --exact
 
-# For more rounds, run: make bench BENCH='--rounds 7 --seconds 15'
+# For more rounds, run: make bench BENCH='--rounds 7 --seconds 5'
 bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/
 	cargo build --release --locked -p facescan -p facescan-bench
-	benches/scenarios $(FACESCAN) $(filter-out --torchvision,$(BENCH))
 	benches/run $(FACESCAN) $(BENCH)
-	cargo bench --locked
+	benches/preprocess $(dir $(FACESCAN))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import http.client
+import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 
 
 def free_port() -> int:
@@ -30,6 +34,24 @@ def becomes_ready(process: subprocess.Popen, port: int | str, seconds: float = 6
     return False
 
 
+@dataclasses.dataclass
+class Server:
+    """A running server."""
+
+    port: int
+    pid: int
+
+    def post(self, path: str, body: bytes, kind: str = "application/octet-stream") -> dict:
+        """Returns the answer to a request that has to succeed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", path, body, {"content-type": kind})
+        response = connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            sys.exit(f"POST {path} was answered with {response.status} {answer[:200].decode()}")
+        return json.loads(answer)
+
+
 def start(binary: str, port: int, folder: str, settings: dict[str, str] | None = None) -> subprocess.Popen:
     """Starts a server with these settings and waits until it is ready."""
     own = {"FACESCAN__SERVER__PORT": str(port), "FACESCAN__DATA_DIR": folder, "LOG_LEVEL": "warn"}
@@ -39,3 +61,16 @@ def start(binary: str, port: int, folder: str, settings: dict[str, str] | None =
         server.terminate()
         sys.exit(f"the server was not ready within 60 s, or ended; run `{binary} serve` to see why")
     return server
+
+
+@contextlib.contextmanager
+def running(binary: str, settings: dict[str, str] | None = None) -> Iterator[Server]:
+    """Runs a server with these settings on a port and with a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        process = start(binary, port, folder, settings)
+        try:
+            yield Server(port, process.pid)
+        finally:
+            process.terminate()
+            process.wait()

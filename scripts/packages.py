@@ -94,6 +94,7 @@ LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
 CARGO_TOOLS = {
     "cargo-deny": ("0.20.2", "e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737"),
     "cargo-fuzz": ("0.13.2", "5acfd01930e49823e58c30dd8012d3338a620377d7c7d4cc140ca4b2169400e2"),
+    "oha": ("1.16.0", "b8da8c2ee4b1659cf4fd9c753171f4e268c06e9025d9bded417091c128f0a496"),
 }
 
 # Package → {file in its archive: (path under .runtime, sha256)}. The archive is the same on every platform.

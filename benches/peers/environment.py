@@ -1,7 +1,6 @@
-"""The environments and servers of the peers, for benches/run and benches/scenarios."""
+"""The environments and servers of the peers, for benches/run and benches/preprocess."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import subprocess
@@ -15,20 +14,8 @@ OUTPUT = RUNTIME / "bench"
 MODELS = ["--detector", RUNTIME / "models/yunet-2023mar.onnx", "--embedder", RUNTIME / "models/sface-2021dec.onnx"]
 
 
-@dataclasses.dataclass
-class Server:
-    """A server of a peer: its program, the packages that it needs, and its options."""
-
-    port: int
-    program: str = "fastapi_server.py"
-    requirements: str = "requirements.txt"
-    options: tuple[str, ...] = ()
-    workers: int = 1
-
-
-# The FastAPI server with its default settings, and with the settings that are fastest under load.
-SERVERS = {"fastapi": Server(19101), "fastapi, 1 thread a run": Server(19102, options=("--threads", "1", "--no-batch-faces"))}
-DEEPFACE = Server(19103, "deepface_server.py", "deepface.txt", workers=os.cpu_count() or 1)
+# The port and the options of the FastAPI server, with its default settings, and with those that are fastest under load.
+SERVERS = {"fastapi": (19101, ()), "fastapi, 1 thread a run": (19102, ("--threads", "1", "--no-batch-faces"))}
 
 
 def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
@@ -45,21 +32,14 @@ def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def running(server: Server) -> Iterator[None]:
-    """Runs the server of a peer, and yields when all of its workers can answer."""
-    name = "peers" if server.requirements == "requirements.txt" else pathlib.Path(server.requirements).stem
-    command = [environment(name, PEERS / server.requirements), PEERS / server.program, "--port", str(server.port), *MODELS]
-    command += ["--workers", str(server.workers), *server.options]
+def fastapi(port: int, options: tuple[str, ...]) -> Iterator[None]:
+    """Runs the FastAPI server, and yields when it can answer."""
+    command = [environment("peers", PEERS / "requirements.txt"), PEERS / "fastapi_server.py", "--port", str(port), *MODELS, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        waiting = server.workers
         assert process.stdout
-        for line in process.stdout:
-            waiting -= line.startswith("ready")
-            if waiting == 0:
-                break
-        else:
-            sys.exit(f"the peer on port {server.port} did not start")
+        if not any(line.startswith("ready") for line in process.stdout):
+            sys.exit(f"the peer on port {port} did not start")
         yield
     finally:
         process.terminate()

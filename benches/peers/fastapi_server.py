@@ -7,14 +7,13 @@ has two routes and runs the same models with the same arithmetic, so only the se
 
     POST /detect, POST /embed    one image as the body -> {"results": [{"faces": [...]}]}
 
-Both models are files that `facescan models prepare` wrote. Each worker prints one line, `ready …`, when it can answer.
+Both models are files that `facescan models prepare` wrote. It prints one line, `ready …`, when it can answer.
 """
 
 import argparse
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import cv2  # pyright: ignore[reportMissingImports]
@@ -23,7 +22,6 @@ import onnxruntime as ort  # pyright: ignore[reportMissingImports]
 import uvicorn  # pyright: ignore[reportMissingImports]
 from fastapi import Depends, FastAPI, HTTPException, Request  # pyright: ignore[reportMissingImports]
 from fastapi.responses import JSONResponse  # pyright: ignore[reportMissingImports]
-from uvicorn.supervisors import Multiprocess  # pyright: ignore[reportMissingImports]
 
 DETECTOR_SIDE = 640
 STRIDES = (8, 16, 32)
@@ -133,7 +131,7 @@ Body = Annotated[bytes, Depends(read_body)]
 
 
 def create_app(detector_path: str, embedder_path: str, threads: int | None, batch_faces: bool) -> FastAPI:
-    """Loads the models once for each process. The endpoints are not async, so FastAPI runs them in its thread pool."""
+    """Loads the models. The endpoints are not async, so FastAPI runs them in its thread pool."""
     detector = Detector(detector_path, threads)
     embedder = Embedder(embedder_path, threads, batch_faces)
 
@@ -181,24 +179,18 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--detector", required=True, help="the prepared YuNet model")
     parser.add_argument("--embedder", required=True, help="the prepared SFace model")
     parser.add_argument("--threads", type=int, help="threads of one run; ONNX Runtime decides by default")
-    parser.add_argument("--workers", type=int, default=1, help="number of worker processes")
     parser.add_argument("--batch-faces", action=argparse.BooleanOptionalAction, default=True, help="embed all faces of an image in one run")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Listens before it starts the workers, so a client that has seen `ready` is never refused."""
     arguments = parse_arguments()
-    app = partial(create_app, arguments.detector, arguments.embedder, arguments.threads, arguments.batch_faces)
-    config = uvicorn.Config(
-        app, factory=True, host=arguments.host, port=arguments.port, workers=arguments.workers, log_level="warning", access_log=False
-    )
+    app = create_app(arguments.detector, arguments.embedder, arguments.threads, arguments.batch_faces)
+    config = uvicorn.Config(app, host=arguments.host, port=arguments.port, log_level="warning", access_log=False)
+    # It listens before it says that it is ready, so a client is never refused.
     listener = config.bind_socket()
     listener.listen(config.backlog)
-    if config.workers > 1:
-        Multiprocess(config, sockets=[listener]).run()
-    else:
-        uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

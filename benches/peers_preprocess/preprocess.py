@@ -5,8 +5,8 @@ JPEG files.
 
     preprocess.py PEER SECONDS JPEG...
 
-The script prints JSON. It uses the names and the turns of crates/bench/src/preprocess.rs. The measurements take SECONDS each
-on average. jax, Pillow and torchvision antialias, as facescan does. OpenCV's INTER_LINEAR does not, which is less work.
+The script prints JSON. It uses the names and the turns of tools/bench/src/preprocess.rs. The measurements take SECONDS each
+on average. jax and Pillow antialias, as facescan does. OpenCV's INTER_LINEAR does not, which is less work.
 """
 
 import itertools
@@ -25,7 +25,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import numpy as np  # noqa: E402
 
 SIDES, BATCHES = (224, 384), (8, 16, 32)
-# Seconds of a turn. The measurements of a program take turns, as in crates/bench/src/preprocess.rs.
+# Seconds of a turn. The measurements of a program take turns, as in tools/bench/src/preprocess.rs.
 TURN = 0.05
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
@@ -101,29 +101,7 @@ class Pillow(Rows):
         return np.asarray(picture.resize((side, side), self.image.Resampling.BILINEAR))
 
 
-class Torchvision:
-    def __init__(self) -> None:
-        import torch  # pyright: ignore[reportMissingImports]
-        import torchvision  # pyright: ignore[reportMissingImports]
-        from torchvision.transforms.v2 import functional  # pyright: ignore[reportMissingImports]
-
-        torch.set_num_threads(1)
-        self.torch, self.io, self.functional = torch, torchvision.io, functional
-
-    def hold(self, pictures: np.ndarray) -> Any:
-        return [self.torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures]
-
-    def load(self, path: str) -> Any:
-        return self.io.decode_jpeg(self.io.read_file(path), mode=self.io.ImageReadMode.RGB)
-
-    def batch(self, pictures: Any, side: int, layout: str) -> Any:
-        resized = [self.functional.resize(picture, [side, side], antialias=True) for picture in pictures]
-        batch = self.functional.to_dtype(self.torch.stack(resized), self.torch.float32, scale=True)
-        batch = self.functional.normalize(batch, MEAN.tolist(), STD.tolist())
-        return batch.permute(0, 2, 3, 1).contiguous() if layout == "NHWC" else batch.contiguous()
-
-
-PEERS = {"jax": Jax, "opencv": OpenCv, "pillow": Pillow, "torchvision": Torchvision}
+PEERS = {"jax": Jax, "opencv": OpenCv, "pillow": Pillow}
 
 
 def measures(peer: Any, files: list[str]) -> Iterator[tuple[str, int, Callable[[], object]]]:

@@ -1,4 +1,4 @@
-//! `facescan bench`: measures the effect of the devices. `facescan-bench` uses parts of this module too.
+//! `facescan bench`: measures the effect of the devices.
 
 use std::process::ExitCode;
 
@@ -11,8 +11,7 @@ use crate::lifecycle;
 
 mod devices;
 pub mod images;
-pub mod process;
-pub mod report;
+pub(super) mod report;
 
 /// The measurements of `facescan bench`.
 #[derive(Debug, Subcommand)]
@@ -44,13 +43,8 @@ pub fn run(
     }
 }
 
-/// Runs a measurement until it ends or a signal arrives. A signal also stops the servers that the measurement started.
-///
-/// The runtime has one thread, because it shares the cores with the server.
-///
-/// # Errors
-/// Returns an error if the measurement fails or a signal arrives.
-pub fn run_to_end<T>(measurement: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+/// Runs a measurement until it ends or a signal arrives.
+fn run_to_end<T>(measurement: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::Context;
 
+use super::bench::report::figure;
+
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 450.0;
 /// The space around the axes for the title and the labels, in pixels.
@@ -149,7 +151,7 @@ impl Frame {
                 self.svg,
                 r##"<path d="M{left:.1} {y:.1}H{right:.1}" stroke="#ccc"/>"##
             )?;
-            self.text((left - 6.0, y + 4.0), "end", &label_of(value))?;
+            self.text((left - 6.0, y + 4.0), "end", &figure(value))?;
         }
         Ok(())
     }
@@ -201,16 +203,6 @@ impl Frame {
             r#"<text x="{x:.1}" y="{y:.1}" fill="{color}">{text}</text>"#
         )
     }
-}
-
-/// Formats a number with about three digits.
-fn label_of(value: f64) -> String {
-    let decimals = match value.abs() {
-        size if size >= 100.0 => 0,
-        size if size >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
 }
 
 fn escaped(text: &str) -> String {

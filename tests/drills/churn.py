@@ -11,10 +11,9 @@ import subprocess
 
 from own_server import free_port
 
-from .installation import Installation, check, wait
+from .installation import Installation, check, resident, wait
 from .library import SETTINGS, Library
 from .synthetic import center, cosine, face
-from .throughput import resident
 
 ROUNDS, SHARE = 5, 0.3
 # The faces of each person on average. The cosines within a person are about 0.7, so some are below the threshold.
@@ -141,7 +140,7 @@ class Figures:
     def measure(self, number: int) -> None:
         recall = self.population.recall(self.population.library)
         self.recalls.append(recall)
-        self.memory.append(resident(self.server))
+        self.memory.append(resident(self.server) / (1 << 20))
         print(f"     {self.name}, round {number}: {recall}; {self.memory[-1]:.0f} MiB", flush=True)
 
     def measure_new(self, recall: Recall) -> None:

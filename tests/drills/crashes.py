@@ -6,10 +6,7 @@ import argparse
 import random
 import time
 
-from .installation import SIDE, Installation, check, image, png, verify
-
-# The color that crates/bench/src/drill_server.rs aborts at.
-MARK = bytes((251, 2, 249))
+from .installation import Installation, check, image, verify
 
 
 def crash(args: argparse.Namespace) -> None:
@@ -44,29 +41,3 @@ def crash(args: argparse.Namespace) -> None:
             seconds = time.monotonic() - began
             verify(f"crash on {database}", installation, batch, items)
             check(f"crash on {database}: kills", kills == rounds, f"{kills} kills in {seconds:.0f} s")
-
-
-def poison(args: argparse.Namespace) -> None:
-    with Installation("postgres", batches__chunk_size=16, batches__max_attempts=3) as installation:
-        installation.serve()
-        worker = installation.start("worker", "--chunks", "2")
-        images = [image(n) for n in range(40)]
-        images[5] = images[29] = png(MARK * (SIDE * SIDE))
-        images[29] += b"another file"
-        batch = installation.submit(images)
-        starts = 1
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            if worker.poll() is not None:
-                installation.processes.remove(worker)
-                worker = installation.start("worker", "--chunks", "2")
-                starts += 1
-            if installation.batch(batch)["state"] == "done":
-                break
-            time.sleep(0.1)
-        items = installation.items(batch)
-        dead = [item["index"] for item in items if item["state"] == "dead"]
-        ok = sum(item["state"] == "ok" for item in items)
-        check("poison: only the images that kill are dead", dead == [5, 29] and ok == 38, f"dead {dead}, {ok} ok, {starts} starts")
-        codes = {item["error"]["code"] for item in items if item["state"] == "dead"}
-        check("poison: the reason is named", codes == {"worker_died"}, str(codes))

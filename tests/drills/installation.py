@@ -270,6 +270,16 @@ class Nats:
         shutil.rmtree(self.storage, ignore_errors=True)
 
 
+def resident(process: subprocess.Popen, field: str = "VmRSS") -> int:
+    """Returns the resident memory of a process in bytes. The field `VmHWM` is the highest since `forget_highest`."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith(field)), 0)
+
+
+def forget_highest(process: subprocess.Popen) -> None:
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+
 def wait(what: str, holds: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():

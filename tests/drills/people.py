@@ -50,6 +50,8 @@ class Gallery:
         assert answer["faces"][0]["status"] == "enrolled", answer
         with self.lock:
             self.enrolled[subject] = vector
+        # At once, also before the index has applied the enrollment.
+        self.search_for(subject, vector)
 
     def erase(self) -> None:
         with self.lock:
@@ -84,6 +86,9 @@ class Gallery:
             if not self.enrolled:
                 return
             subject, vector = random.choice(list(self.enrolled.items()))
+        self.search_for(subject, vector)
+
+    def search_for(self, subject: str, vector: list[float]) -> None:
         found = self.found(vector)
         with self.lock:
             if subject in self.enrolled and found != [subject]:

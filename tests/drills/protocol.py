@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
-from pathlib import Path
 
 from . import frames as h2
-from .installation import Installation, check, image, wait
+from .installation import Installation, check, forget_highest, image, resident, wait
 
 DETECT = "/detect?det_size=64&store=false"
 # What docs/operations.md states: the growth of the server's memory, and p99 of others over that without an attack.
@@ -271,11 +270,6 @@ class Other:
         return times
 
 
-def resident(folder: Path, field: str) -> int:
-    lines = (folder / "status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
-
-
 def gauge(installation: Installation, name: str) -> float:
     """Returns the sum of a metric over its labels."""
     text = installation.send("GET", "/metrics")[1].decode()
@@ -286,13 +280,13 @@ def protocol(args: argparse.Namespace) -> None:
     """Hostile connections: what they see, what others notice, and what is left of them."""
     with Installation("sqlite", server__header_timeout_ms=HEADER_TIMEOUT_MS, admission__interactive_images=64) as installation:
         server = installation.serve("--service-ms", "10")
-        folder, other = Path(f"/proc/{server.pid}"), Other(installation)
+        other = Other(installation)
         other.times(100)
         for attack in ATTACKS:
-            (folder / "clear_refs").write_text("5")
-            before = resident(folder, "VmRSS")
+            forget_highest(server)
+            before = resident(server)
             alone, beside, outcomes, seen, units = rounds(attack, installation, other, args.rounds or 3)
-            grown = resident(folder, "VmHWM") - before
+            grown = resident(server, "VmHWM") - before
             p99 = [statistics.quantiles(times, n=100)[98] * 1e3 for times in (alone, beside)]
             print(
                 f"     {attack.name}: {units} units, {dict(outcomes)}, {dict(seen)}, p99 {p99[0]:.1f} ms alone and {p99[1]:.1f} ms beside, "

@@ -8,15 +8,13 @@ import concurrent.futures
 import http.client
 import random
 import statistics
-import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 from own_server import free_port
 from packages import RUNTIME
 
-from .installation import Installation, check, image, wait
+from .installation import Installation, check, image, resident, wait
 
 
 def scale(args: argparse.Namespace) -> None:
@@ -76,6 +74,25 @@ def percentile(times: list[float], share: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
+def rate(installation: Installation, path: str, image: Callable[[], bytes], clients: int, seconds: float, key: str = "") -> float:
+    """Returns the images a second that clients get. A refused request is sent again soon."""
+    end = time.monotonic() + seconds
+
+    def client(_: int) -> int:
+        done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
+        while time.monotonic() < end:
+            connection.request("POST", path, image(), {"content-type": "application/octet-stream"} | ({"x-api-key": key} if key else {}))
+            response = connection.getresponse()
+            response.read()
+            done += response.status == 200
+            if response.status != 200:
+                time.sleep(0.01)
+        return done
+
+    with concurrent.futures.ThreadPoolExecutor(clients) as threads:
+        return sum(threads.map(client, range(clients))) / seconds
+
+
 def load(args: argparse.Namespace) -> None:
     photo = (RUNTIME / "pictures/t1.jpg").read_bytes()
     unique = (photo + n.to_bytes(4, "big") for n in range(10**9))
@@ -114,25 +131,9 @@ def load(args: argparse.Namespace) -> None:
     with Installation("postgres", imaging__workers=0) as installation:
         installation.serve()
 
-        def engine(seconds: float) -> float:
-            end = time.monotonic() + seconds
-
-            def client(_: int) -> int:
-                done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
-                while time.monotonic() < end:
-                    body = photo + random.getrandbits(64).to_bytes(8, "big")
-                    connection.request("POST", "/detect?priority=bulk", body, {"content-type": "image/jpeg"})
-                    response = connection.getresponse()
-                    response.read()
-                    done += response.status == 200
-                return done
-
-            with concurrent.futures.ThreadPoolExecutor(16) as clients:
-                return sum(clients.map(client, range(16))) / seconds
-
         shares = []
         for _ in range(rounds):
-            own = engine(8)
+            own = rate(installation, "/detect?priority=bulk", lambda: photo + random.randbytes(8), 16, 8)
             batch = installation.submit([next(unique) for _ in range(1200)], options={})
             worker = installation.start("worker", "--chunks", "2")
             of_batch = installation.until_done(batch)["rate_per_s"]
@@ -142,13 +143,6 @@ def load(args: argparse.Namespace) -> None:
         check("load: batch throughput over the engine's own", statistics.median(shares) >= 0.95, f"{statistics.median(shares):.3f}")
 
 
-def resident(process: subprocess.Popen) -> float:
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
 def volume(args: argparse.Namespace) -> None:
     count = args.items or 100_000
     with Installation("postgres", imaging__workers=0) as installation:
@@ -156,59 +150,28 @@ def volume(args: argparse.Namespace) -> None:
         worker = installation.start("worker", "--chunks", "2")
         installation.until_done(installation.submit([image(n) for n in range(2000)]))
         before = resident(server), resident(worker)
-        began = time.monotonic()
-        # All items have one of few images, so that the time is that of the queue and not that of the model.
-        data = [base64.b64encode(image(5_000_000 + n)) for n in range(50)]
-        receipt = installation.stream(data[n % 50] for n in range(count))
+        highest, began = before, time.monotonic()
+
+        def images() -> Iterator[bytes]:
+            """All items have one of few images, so that the time is that of the queue and not that of the model."""
+            nonlocal highest
+            data = [base64.b64encode(image(5_000_000 + n)) for n in range(50)]
+            for n in range(count):
+                if n % 10_000 == 0:
+                    highest = max(resident(server), highest[0]), highest[1]
+                yield data[n % 50]
+
+        receipt = installation.stream(images())
         submitted = time.monotonic() - began
-        highest = max(resident(server), before[0]), max(resident(worker), before[1])
         while installation.batch(receipt["id"])["state"] != "done":
             highest = max(resident(server), highest[0]), max(resident(worker), highest[1])
             time.sleep(0.5)
         seconds = time.monotonic() - began
-        check(
-            "volume: items",
-            receipt["accepted"] == count,
-            f"{receipt['accepted']}, submitted in {submitted:.1f} s ({count / submitted:.0f}/s)",
-        )
+        figure = f"{receipt['accepted']}, submitted in {submitted:.1f} s ({count / submitted:.0f}/s)"
+        check("volume: items of one NDJSON request", receipt["accepted"] == count, figure)
         check("volume: overhead of the queue", seconds / count <= 0.001, f"{seconds / count * 1e3:.3f} ms an item, {seconds:.1f} s in all")
-        growth = highest[0] - before[0], highest[1] - before[1]
-        check(
-            "volume: memory stays flat",
-            max(growth) <= 100,
-            f"server {before[0]:.0f} + {growth[0]:.0f} MiB, worker {before[1]:.0f} + {growth[1]:.0f} MiB",
-        )
-
-
-def submission(args: argparse.Namespace) -> None:
-    count = args.items or 1_000_000
-    with Installation("postgres") as installation:
-        server = installation.serve()
-        data = [base64.b64encode(image(n)) for n in range(50)]
-        installation.stream(data[n % 50] for n in range(20_000))
-        before = highest = resident(server)
-        began = time.monotonic()
-
-        def images() -> Iterator[bytes]:
-            nonlocal highest
-            for n in range(count):
-                if n % 10_000 == 0:
-                    highest = max(highest, resident(server))
-                yield data[n % 50]
-
-        receipt = installation.stream(images())
-        seconds = time.monotonic() - began
-        check(
-            "submission: items of one NDJSON request",
-            receipt["accepted"] == count,
-            f"{receipt['accepted']} in {seconds:.0f} s ({count / seconds:.0f}/s)",
-        )
-        check("submission: memory stays flat", highest - before <= 50, f"{before:.0f} + {highest - before:.0f} MiB")
-        began = time.monotonic()
-        installation.json("DELETE", f"/batches/{receipt['id']}")
-        rows = f"SELECT count(*) FROM batch_items WHERE batch_id = '{receipt['id']}'"
-        wait("the deletion", lambda: installation.query(rows)[0][0] == "0", 600)
-        print(f"     deleted in {time.monotonic() - began:.0f} s")
+        for name, first, most, limit in zip(("server", "worker"), before, highest, (50, 100)):
+            check(f"volume: memory of the {name}", most - first <= limit << 20, f"{first >> 20} + {most - first >> 20} MiB")
 
 
 def flood(args: argparse.Namespace) -> None:
@@ -218,32 +181,16 @@ def flood(args: argparse.Namespace) -> None:
         keys = {tenant: installation.key(tenant) for tenant in ("flood", "other")}
         installation.serve("--service-ms", "20")
 
-        def rate(tenant: str, clients: int, seconds: float) -> float:
-            """Returns the images a second that clients of a tenant get. A refused request is sent again soon."""
-            end = time.monotonic() + seconds
-
-            def client(_: int) -> int:
-                done, connection = 0, http.client.HTTPConnection("127.0.0.1", installation.port)
-                headers = {"content-type": "image/png", "x-api-key": keys[tenant]}
-                while time.monotonic() < end:
-                    connection.request("POST", "/detect?store=false&det_size=64", small, headers)
-                    response = connection.getresponse()
-                    response.read()
-                    done += response.status == 200
-                    if response.status != 200:
-                        time.sleep(0.01)
-                return done
-
-            with concurrent.futures.ThreadPoolExecutor(clients) as threads:
-                return sum(threads.map(client, range(clients))) / seconds
+        def of_tenant(tenant: str, clients: int, seconds: float) -> float:
+            return rate(installation, "/detect?store=false&det_size=64", lambda: small, clients, seconds, keys[tenant])
 
         shares = []
         for _ in range(args.rounds or 5):
-            alone = rate("other", 8, 5)
+            alone = of_tenant("other", 8, 5)
             with concurrent.futures.ThreadPoolExecutor(1) as beside:
-                flooding = beside.submit(rate, "flood", 64, 7)
+                flooding = beside.submit(of_tenant, "flood", 64, 7)
                 time.sleep(1)
-                shared = rate("other", 8, 5)
+                shared = of_tenant("other", 8, 5)
             shares.append(shared / (alone / 2))
             print(f"     {alone:.1f} images/s alone, {shared:.1f} beside a flood that gets {flooding.result():.1f}")
         check(

@@ -262,7 +262,8 @@ impl Metrics {
         for read in self.readers().iter() {
             read();
         }
-        self.resident_memory.set(resident_memory());
+        let memory = resident_memory().unwrap_or_default();
+        self.resident_memory.set(memory.cast_signed());
         let version = env!("CARGO_PKG_VERSION");
         self.build_info
             .get_or_create(&BuildLabels { version })
@@ -423,19 +424,16 @@ impl Metrics {
     }
 }
 
-/// The resident memory of this process in bytes, or 0 if the system does not tell.
-fn resident_memory() -> i64 {
-    let read = || {
-        let id = sysinfo::get_current_pid().ok()?;
-        let mut system = System::new();
-        let (processes, memory) = (
-            ProcessesToUpdate::Some(&[id]),
-            ProcessRefreshKind::nothing().with_memory(),
-        );
-        system.refresh_processes_specifics(processes, false, memory);
-        i64::try_from(system.process(id)?.memory()).ok()
-    };
-    read().unwrap_or(0)
+/// Returns the resident memory of this process in bytes, or `None` if the system does not tell.
+pub fn resident_memory() -> Option<u64> {
+    let id = sysinfo::get_current_pid().ok()?;
+    let mut system = System::new();
+    let (processes, memory) = (
+        ProcessesToUpdate::Some(&[id]),
+        ProcessRefreshKind::nothing().with_memory(),
+    );
+    system.refresh_processes_specifics(processes, false, memory);
+    Some(system.process(id)?.memory())
 }
 
 #[cfg(test)]

@@ -137,7 +137,11 @@ pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let images = load_images(&args.images)?;
     let figures = run_to_end(measure(config, args, &images))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
-    report::publish(args, &figures, args.output.as_deref())?;
+    let folder = args.output.as_deref();
+    report::publish(args, &figures, &figures.markdown(), folder)?;
+    if let Some(folder) = folder {
+        figures.draw(folder).context("drawing the plots")?;
+    }
     Ok(if is_whole {
         ExitCode::SUCCESS
     } else {

@@ -4,7 +4,6 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use bytes::Bytes;
-use http::HeaderValue;
 
 use crate::cli::scan::files;
 use facescan_imaging::format::{Sniffed, sniff};
@@ -13,10 +12,8 @@ use facescan_imaging::format::{Sniffed, sniff};
 pub struct Image {
     /// The path of the file.
     pub path: PathBuf,
-    /// The encoded bytes. All requests share them.
+    /// The encoded bytes.
     pub bytes: Bytes,
-    /// The media type of these bytes.
-    pub media_type: HeaderValue,
 }
 
 /// Reads the images from files and folders.
@@ -29,14 +26,12 @@ pub fn load_images(paths: &[PathBuf]) -> anyhow::Result<Arc<[Image]>> {
             let path = found.path;
             let bytes = std::fs::read(&path)
                 .with_context(|| format!("reading the image {}", path.display()))?;
-            let Sniffed::Accepted(format) = sniff(&bytes) else {
-                anyhow::bail!(
-                    "{} is not an image in a supported format; remove it from --images",
-                    path.display()
-                );
-            };
+            anyhow::ensure!(
+                matches!(sniff(&bytes), Sniffed::Accepted(_)),
+                "{} is not an image in a supported format; remove it from --images",
+                path.display()
+            );
             Ok(Image {
-                media_type: HeaderValue::from_str(&format!("image/{}", format.name()))?,
                 bytes: bytes.into(),
                 path,
             })

@@ -9,27 +9,11 @@ use std::{
 use anyhow::Context;
 use comfy_table::presets::ASCII_MARKDOWN;
 use serde::Serialize;
-use serde_json::Value;
 
 use device::Device;
 
 mod device;
 pub mod math;
-
-/// Figures that can be rendered.
-pub trait Render {
-    /// Whether the fields are at the top level of `report.json` and not below `figures`.
-    const AT_TOP: bool = false;
-
-    /// Renders the figures as Markdown tables.
-    fn markdown(&self) -> String;
-
-    /// Draws plots of the figures as SVG files.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be written.
-    fn draw(&self, folder: &Path) -> anyhow::Result<()>;
-}
 
 /// Figures with everything that is needed to measure them again.
 #[derive(Serialize)]
@@ -39,16 +23,18 @@ struct Report<'a, W, T> {
     build: &'static str,
     device: Device,
     workload: &'a W,
+    #[serde(flatten)]
     figures: &'a T,
 }
 
-/// Prints the figures. If `folder` is `Some`, also writes the report and the plots to it.
+/// Prints the `tables` of the figures. If `folder` is `Some`, also writes the report to it.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written.
-pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
+pub fn publish<W: Serialize + fmt::Display, T: Serialize>(
     workload: &W,
     figures: &T,
+    tables: &str,
     folder: Option<&Path>,
 ) -> anyhow::Result<()> {
     let report = Report {
@@ -61,7 +47,13 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
         workload,
         figures,
     };
-    let text = report.markdown();
+    let text = format!(
+        "{tables}\n{} cores, {}; {}, {BUILD} build; {workload}\n\n`{}`\n",
+        report.device.cores,
+        report.device.cpu,
+        report.commit.as_deref().unwrap_or("no commit"),
+        report.command_line.join(" "),
+    );
     write!(io::stdout().lock(), "{text}")?;
     if BUILD == "debug" {
         eprintln!("this build is not optimized; measure with `cargo build --release`");
@@ -71,19 +63,12 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize + Render>(
     };
     fs::create_dir_all(folder)
         .with_context(|| format!("creating the folder {}", folder.display()))?;
-    let mut json = serde_json::to_value(&report)?;
-    if T::AT_TOP
-        && let Some(fields) = json.as_object_mut()
-        && let Some(Value::Object(figures)) = fields.remove("figures")
-    {
-        fields.extend(figures);
-    }
-    let json = serde_json::to_string_pretty(&json)? + "\n";
+    let json = serde_json::to_string_pretty(&report)? + "\n";
     for (name, content) in [("report.json", json), ("report.md", text)] {
         let path = folder.join(name);
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     }
-    figures.draw(folder).context("drawing the plots")
+    Ok(())
 }
 
 const BUILD: &str = if cfg!(debug_assertions) {
@@ -91,21 +76,6 @@ const BUILD: &str = if cfg!(debug_assertions) {
 } else {
     "release"
 };
-
-impl<W: fmt::Display, T: Render> Report<'_, W, T> {
-    fn markdown(&self) -> String {
-        let commit = self.commit.as_deref().unwrap_or("no commit");
-        format!(
-            "{}\n{} cores, {}; {commit}, {} build; {}\n\n`{}`\n",
-            self.figures.markdown(),
-            self.device.cores,
-            self.device.cpu,
-            self.build,
-            self.workload,
-            self.command_line.join(" "),
-        )
-    }
-}
 
 /// A Markdown table.
 pub struct Table(comfy_table::Table);

@@ -8,7 +8,7 @@ use super::{
     material::Size,
 };
 use crate::cli::{
-    bench::report::{Render, Table, figure, math::nearest_rank, or_dash, percent},
+    bench::report::{Table, figure, math::nearest_rank, or_dash, percent},
     plot,
 };
 
@@ -21,10 +21,9 @@ const PERCENTILES: [(&str, f64); 5] = [
     ("max", 1.0),
 ];
 
-impl Render for DevicesFigures {
-    const AT_TOP: bool = true;
-
-    fn markdown(&self) -> String {
+impl DevicesFigures {
+    /// Renders the figures as Markdown tables.
+    pub fn markdown(&self) -> String {
         let mut table = Table::new([
             "operation",
             "size",
@@ -71,7 +70,11 @@ impl Render for DevicesFigures {
         format!("{table}\n{advice}")
     }
 
-    fn draw(&self, folder: &Path) -> anyhow::Result<()> {
+    /// Draws plots of the figures as SVG files.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn draw(&self, folder: &Path) -> anyhow::Result<()> {
         for (operation, sizes) in &self.benchmark_results {
             let file = |plot: &str| folder.join(format!("{}_{plot}.svg", operation.name()));
             let (throughput, latency) = series_of(sizes);

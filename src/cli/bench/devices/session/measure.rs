@@ -4,16 +4,14 @@ use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::Context;
 use facescan_pipeline::core::error::PipelineError;
+use facescan_telemetry::metrics::resident_memory;
 
 use super::{Session, millis};
 use crate::{
-    cli::bench::{
-        devices::{
-            batch::Work,
-            figures::{Cell, Failed, Memory, Span, Times, Toggle},
-            material::{Item, Material},
-        },
-        process::Processes,
+    cli::bench::devices::{
+        batch::Work,
+        figures::{Cell, Failed, Memory, Span, Times, Toggle},
+        material::{Item, Material},
     },
     http::error::entry_in_full,
 };
@@ -48,13 +46,12 @@ impl Session<'_> {
         }
         let failed_in_warm_up = batches.outcomes.failed();
         let mut memory = Memory::default();
-        let mut gauge = Processes::new(&[std::process::id()]);
         let active = self.report(operation).map(|report| report.state.active);
-        self.sample(&mut memory, &mut gauge, active.as_deref());
+        self.sample(&mut memory, active.as_deref());
         let mut times_ms = Vec::new();
         for _ in 0..self.args.iterations.get() {
             times_ms.push(batches.time().await);
-            self.sample(&mut memory, &mut gauge, active.as_deref());
+            self.sample(&mut memory, active.as_deref());
         }
         let report = self
             .report(operation)
@@ -94,15 +91,16 @@ impl Session<'_> {
     }
 
     /// Reads the memory. This happens between batches, so it adds nothing to their times.
-    fn sample(&self, memory: &mut Memory, gauge: &mut Processes, active: Option<&str>) {
-        Span::extend(&mut memory.process_mib, gauge.memory());
+    fn sample(&self, memory: &mut Memory, active: Option<&str>) {
+        let mib = |bytes: u64| bytes as f64 / MIB;
+        Span::extend(&mut memory.process_mib, resident_memory().map(mib));
         let Some(active) = active.filter(|active| *active != "cpu") else {
             return;
         };
         let devices = self.devices().devices;
         let device = devices.into_iter().find(|device| device.id == active);
         let used = device.and_then(|device| device.memory_used);
-        Span::extend(&mut memory.device_mib, used.map(|bytes| bytes as f64 / MIB));
+        Span::extend(&mut memory.device_mib, used.map(mib));
     }
 }
 
