@@ -1,6 +1,8 @@
 # The build output is outside the clone, so a new clone can reuse it.
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/facescan/target
-FACESCAN = $(CARGO_TARGET_DIR)/release/facescan
+# What `make run` builds, and what measurements build.
+FACESCAN = $(CARGO_TARGET_DIR)/quick/facescan
+RELEASE = $(CARGO_TARGET_DIR)/release/facescan
 # The folder of libtorch. The default is the one that `scripts/setup --torch` fetches.
 LIBTORCH ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/facescan/libtorch-2.13.0
 # The linker reads LIBTORCH. The loader reads the other two variables.
@@ -10,7 +12,7 @@ WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_P
 FEATURES = --features facescan/qdrant,facescan-bench/qdrant
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers
+.PHONY: help run setup models build release test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +23,12 @@ run: models ## fetch what is missing, build, and serve on 127.0.0.1:8080
 setup: ## fetch the pinned ONNX Runtime, the models and an example image into .runtime/
 	scripts/setup
 
-build: ## build with the profile release
-	cargo build --release --locked
+build: ## build with the profile quick, which compiles fast
+	cargo build --profile quick --locked
+
+release: setup ## build with the profile release, for measurements
+	cargo build --release --locked -p facescan -p facescan-bench
+	$(RELEASE) models prepare
 
 # The download needs the network and the build needs the processor, so they run side by side.
 models: ## fetch what is missing, build, and prepare the shipped models in .runtime/models/
@@ -96,9 +102,8 @@ accuracy: models ## measure LFW over HTTP, and its clustering; FACESCAN_LFW name
 
 # For one drill, run: make drill DRILL='load --rounds 5'
 DRILL ?= all
-drill: models ## kill workers, take Postgres and NATS away, and measure batches; takes two hours
+drill: release ## kill workers, take Postgres and NATS away, and measure batches; takes two hours
 	scripts/setup --tests
-	cargo build --release --locked -p facescan -p facescan-bench
 	scripts/postgres run scripts/drill $(DRILL)
 
 # For one proof of images that exist, run: make containers CONTAINERS='cpu --built'
@@ -106,17 +111,15 @@ containers: ## build the container images with Docker and prove them (Linux); ta
 	scripts/setup --tests
 	scripts/containers $(CONTAINERS)
 
-bench-search: ## measure searches in up to 10,000,000 synthetic faces, in memory and by pgvector; needs 12 GB of disk and of memory
+bench-search: release ## measure searches in up to 10,000,000 synthetic faces, in memory and by pgvector; needs 12 GB of disk and of memory
 	scripts/setup --tests
-	cargo build --release --locked -p facescan -p facescan-bench
-	$(FACESCAN)-bench search
-	$(FACESCAN)-bench search --faces 1000000 --dim 512
-	$(FACESCAN)-bench search --faces 10000000
+	$(RELEASE)-bench search
+	$(RELEASE)-bench search --faces 1000000 --dim 512
+	$(RELEASE)-bench search --faces 10000000
 	TEST_DATABASE_OPTIONS='-c shared_buffers=1GB -c maintenance_work_mem=1GB' \
-		scripts/postgres run benches/pgvector $(FACESCAN)-bench --faces 100000 --clients 1,8 --faces-of-person 4 --exact
+		scripts/postgres run benches/pgvector $(RELEASE)-bench --faces 100000 --clients 1,8 --faces-of-person 4 --exact
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 5'
-bench: models ## compare this server with its bare models and its peers; results in .runtime/bench/
-	cargo build --release --locked -p facescan -p facescan-bench
-	benches/run $(FACESCAN) $(BENCH)
-	benches/preprocess $(dir $(FACESCAN))
+bench: release ## compare this server with its bare models and its peers; results in .runtime/bench/
+	benches/run $(RELEASE) $(BENCH)
+	benches/preprocess $(dir $(RELEASE))
