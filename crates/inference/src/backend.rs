@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use thiserror::Error;
@@ -97,6 +98,9 @@ impl Model<'_> {
     }
 }
 
+/// Ends a run from another thread. The run then fails.
+pub type Stop = Arc<dyn Fn() + Send + Sync>;
+
 /// A loaded model. One thread at a time owns it, so `run` takes `&mut self`.
 pub trait Session: Send {
     /// Returns the graph's inputs and outputs.
@@ -108,6 +112,11 @@ pub trait Session: Send {
     /// Returns [`BackendError::Run`] if the runtime refuses the batch or fails on it, and [`BackendError::OutOfMemory`]
     /// if the device has too little memory.
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError>;
+
+    /// Returns what ends the next run that frees memory, or `None` if the runtime cannot end a run.
+    fn stop(&mut self) -> Option<Stop> {
+        None
+    }
 
     /// Returns the number of the graph's nodes on each provider, by the runtime's names. The result is empty if the
     /// runtime does not report it.

@@ -44,6 +44,7 @@ mod device;
 mod row;
 mod sub_batch;
 mod trace;
+mod watch;
 
 /// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse
 /// the buffers of small rows after a burst of requests, and small next to the memory of a model.

@@ -14,10 +14,11 @@ use super::{
     Shared,
     sub_batch::{Run, RunOutcome, SubBatch, in_rows},
     trace,
+    watch::Watch,
 };
 use crate::{
     backend::{BackendError, Batch, Session},
-    batcher::{Reply, Route},
+    batcher::Route,
     health::Fault,
     metrics::BatchRun,
     placement::{DevicePlacement, Provider},
@@ -130,8 +131,7 @@ impl Shared {
                 Some(sub_batch) => sub_batch,
                 None => self.next_ready_batch()?,
             };
-            let is_abandoned = |(reply, _): &(super::ReplySender, _)| reply.is_abandoned();
-            if !sub_batch.callers.iter().all(is_abandoned) {
+            if !sub_batch.is_abandoned() {
                 return Some(sub_batch);
             }
             self.metrics.skipped(sub_batch.callers.len());
@@ -215,7 +215,7 @@ impl Shared {
         }
     }
 
-    fn run(&self, leased: &mut CpuSession, sub_batch: SubBatch) {
+    fn run(&self, leased: &mut CpuSession, mut sub_batch: SubBatch) {
         let span = trace::run_span(self.metrics.operation(), &sub_batch);
         let started_at = self.clock.monotonic();
         let start = sub_batch.rows.start;
@@ -226,9 +226,17 @@ impl Shared {
             data: sub_batch.staged.values(start..start + rows),
             frees_memory: sub_batch.staged.is_oversized,
         };
+        let watch = batch.frees_memory.then(|| leased.session.stop()).flatten();
+        let watch = watch.map(|stop| {
+            let callers = std::mem::take(&mut sub_batch.callers);
+            Watch::start(&self.runtime, callers, stop)
+        });
         let mut ran = run_caught(leased.session.as_mut(), batch);
+        if let Some(watch) = watch {
+            sub_batch.callers = watch.finish(&self.runtime);
+        }
         let replacement = self.sessions().replacement.clone();
-        if let (Err(error), Some(open)) = (&ran, replacement) {
+        if let (Err(error), Some(open), false) = (&ran, replacement, sub_batch.is_abandoned()) {
             tracing::warn!(%error, "a run failed on the cpu's provider; the runtime's own kernels replace it");
             if let Ok(session) = open() {
                 *leased = CpuSession {

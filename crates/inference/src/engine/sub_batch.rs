@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use super::{EngineError, ReplySender, RowOutput, Shared, trace};
 use crate::{
     backend::BackendError,
-    batcher::{ReadyBatch, StagedRows},
+    batcher::{ReadyBatch, Reply as _, StagedRows},
     health::Fault,
     placement::DevicePlacement,
     tensor::Tensor,
@@ -50,6 +50,11 @@ impl SubBatch {
             fallback: self.fallback,
         };
         (first, rest)
+    }
+
+    /// Returns whether nobody waits for any of the rows.
+    pub fn is_abandoned(&self) -> bool {
+        self.callers.iter().all(|(reply, _)| reply.is_abandoned())
     }
 
     /// Returns how long the first row has waited at `now`.

@@ -1,6 +1,6 @@
 //! A session of ONNX Runtime: rows in, tensors out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ort::{
     session::{RunOptions, Session as OrtSession},
@@ -9,7 +9,7 @@ use ort::{
 
 use super::assignment;
 use crate::{
-    backend::{BackendError, Batch, Session, run_failure},
+    backend::{BackendError, Batch, Session, Stop, run_failure},
     tensor::{Port, Signature, Tensor},
 };
 
@@ -22,15 +22,20 @@ pub(super) struct Loaded {
     signature: Signature,
     options: RunOptions,
     /// The options of a run after which the arena shrinks.
-    freeing: RunOptions,
+    freeing: Arc<RunOptions>,
+    has_arena: bool,
+}
+
+fn freeing(has_arena: bool) -> ort::Result<Arc<RunOptions>> {
+    let mut options = RunOptions::new()?;
+    if has_arena {
+        options.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
+    }
+    Ok(Arc::new(options))
 }
 
 impl Loaded {
     pub(super) fn new(session: OrtSession, has_arena: bool) -> ort::Result<Self> {
-        let mut freeing = RunOptions::new()?;
-        if has_arena {
-            freeing.set(ARENA_SHRINKAGE.0, ARENA_SHRINKAGE.1)?;
-        }
         Ok(Self {
             signature: Signature {
                 inputs: session.inputs().iter().map(port).collect(),
@@ -38,7 +43,8 @@ impl Loaded {
             },
             session,
             options: RunOptions::new()?,
-            freeing,
+            freeing: freeing(has_arena)?,
+            has_arena,
         })
     }
 
@@ -81,6 +87,17 @@ impl Session for Loaded {
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         self.outputs(batch)
             .map_err(|error| run_failure(error.message().to_owned()))
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        // Options whose runs were ended end later runs too.
+        self.freeing = freeing(self.has_arena).ok()?;
+        let options = Arc::clone(&self.freeing);
+        Some(Arc::new(move || {
+            if let Err(error) = options.terminate() {
+                tracing::warn!(error = error.message(), "a run could not be ended");
+            }
+        }))
     }
 
     fn assignment(&self) -> BTreeMap<String, usize> {
