@@ -15,7 +15,7 @@ use facescan_pipeline::{
     core::{run::RunOutput, scan::Scan},
     ingest::intake::LoadedImage,
     operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
-    results::{ErrorEntry, ImageResult, ScanResult},
+    results::{ErrorEntry, ScanResult, response::Outcome},
 };
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -94,12 +94,12 @@ fn embedding_format(text: &str) -> Result<EmbeddingFormat, String> {
         .map_err(|_| "must be one of float, base64-f32 and base64-f16".to_owned())
 }
 
-/// A line of the output: the answer of the HTTP API for the image, and its path.
+/// A line of the output: the entry of the image in a response, and its path.
 #[derive(Serialize)]
 struct Line<'a> {
     path: String,
     #[serde(flatten)]
-    result: &'a ImageResult<ScanResult>,
+    outcome: &'a Outcome<ScanResult>,
 }
 
 impl ScanArgs {
@@ -189,9 +189,9 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
     while let Some((index, found, scanned)) = results.next().await {
         failed += usize::from(scanned.is_err());
         let scanned = scanned.map(|output| output.map(|scan| ScanResult::new(scan, options)));
-        let result =
-            ImageResult::new(index, None, scanned, options.run.timings).with_fallbacks_only();
-        progress.suspend(|| printer.print(&found.path, &result))?;
+        let mut outcome = Outcome::new(index, None, scanned, options.run.timings);
+        outcome.keep_fallbacks_only();
+        progress.suspend(|| printer.print(&found.path, &outcome))?;
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -266,14 +266,14 @@ impl Printer {
         }
     }
 
-    fn print(&mut self, path: &Path, result: &ImageResult<ScanResult>) -> anyhow::Result<()> {
+    fn print(&mut self, path: &Path, outcome: &Outcome<ScanResult>) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         match &mut self.table {
-            Some(table) => table.print(&mut out, path, result),
+            Some(table) => table.print(&mut out, path, outcome),
             None => {
                 let line = Line {
                     path: path.display().to_string(),
-                    result,
+                    outcome,
                 };
                 let line = serde_json::to_string(&line).context("writing a result")?;
                 writeln!(out, "{line}")

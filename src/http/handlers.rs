@@ -6,7 +6,6 @@ pub mod clusterings;
 pub mod collections;
 pub mod devices;
 pub mod docs;
-mod embed_image;
 pub mod enhance;
 pub mod enrollments;
 pub mod erasures;

@@ -5,7 +5,6 @@ use utoipa::{OpenApi, ToSchema};
 
 use crate::http::problem::Problem;
 
-pub mod answers;
 pub mod bodies;
 mod complete;
 pub mod documented;

@@ -1,6 +1,8 @@
 //! The format of responses. HTTP and the command line use the same.
 
 pub mod embed_image;
+pub mod response;
+pub mod schemas;
 
 use std::fmt::Display;
 
@@ -15,136 +17,11 @@ use crate::{
     core::{
         image_file::ImageInfo,
         quality::PictureQuality,
-        run::{DevicesUsed, RunOutput, Timings},
         scan::{Face, FaceResults, Scan},
     },
-    models::used::ModelsUsed,
     operations::scan::plan::ScanPlan,
 };
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::device::DeviceState;
-
-/// The answer to a request. It has one result for each image, in the order of the request.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Answer<T> {
-    /// The id of the request, as in the `x-request-id` header and in the log.
-    pub request_id: String,
-    /// The name of the operation.
-    #[schema(example = "embed")]
-    pub operation: &'static str,
-    /// The models that made the results.
-    pub models: ModelsUsed,
-    /// The device of each operation. A result that another device made has its own `devices`.
-    #[schema(value_type = BTreeMap<String, DeviceState>)]
-    pub devices: DevicesUsed,
-    /// One entry for each image.
-    #[schema(value_type = Vec<T>)]
-    pub results: Vec<ImageResult<T>>,
-}
-
-/// The result or the error of one image.
-#[derive(Clone, Debug, Serialize)]
-pub struct ImageResult<T> {
-    /// The index of the image in the request.
-    pub index: usize,
-    /// The caller's id: the multipart filename or the JSON `id`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The result or the error.
-    #[serde(flatten)]
-    pub outcome: Outcome<T>,
-    /// The devices of this result, if they differ from the answer's `devices`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub devices: Option<DevicesUsed>,
-    /// Milliseconds by stage. Present with `timings=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings_ms: Option<Timings>,
-}
-
-impl<T> ImageResult<T> {
-    /// Creates the entry of one image. It has its own devices.
-    pub fn new(
-        index: usize,
-        id: Option<String>,
-        output: Result<RunOutput<T>, ErrorEntry>,
-        reports_timings: bool,
-    ) -> Self {
-        let (outcome, run) = match output {
-            Ok(RunOutput { result, run }) => (Outcome::Ok(result), Some(run)),
-            Err(error) => (Outcome::Error { error }, None),
-        };
-        let timings = run.as_ref().map(|run| run.timings);
-        Self {
-            index,
-            id,
-            outcome,
-            devices: run.map(|run| run.devices),
-            timings_ms: timings.filter(|_| reports_timings),
-        }
-    }
-
-    /// Converts the result with `convert`.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> ImageResult<U> {
-        ImageResult {
-            index: self.index,
-            id: self.id,
-            outcome: match self.outcome {
-                Outcome::Ok(result) => Outcome::Ok(convert(result)),
-                Outcome::Error { error } => Outcome::Error { error },
-            },
-            devices: self.devices,
-            timings_ms: self.timings_ms,
-        }
-    }
-
-    /// Removes the devices unless an operation fell back.
-    #[must_use]
-    pub fn with_fallbacks_only(self) -> Self {
-        let has_fallback = |used: &DevicesUsed| used.values().any(DeviceState::fell_back);
-        Self {
-            devices: self.devices.filter(has_fallback),
-            ..self
-        }
-    }
-}
-
-/// Returns the devices that most results have, and removes them from those results. The answer then names them once.
-pub fn take_common_devices<T>(results: &mut [ImageResult<T>]) -> DevicesUsed {
-    let mut counted: Vec<(DevicesUsed, usize)> = Vec::new();
-    for used in results.iter().filter_map(|result| result.devices.as_ref()) {
-        match counted.iter_mut().find(|(known, _)| known == used) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((used.clone(), 1)),
-        }
-    }
-    // If several are equally common, this returns the first.
-    let most_common = counted.into_iter().rev().max_by_key(|(_, count)| *count);
-    let common = most_common.map(|(used, _)| used).unwrap_or_default();
-    for result in results {
-        result.devices = result.devices.take().filter(|used| *used != common);
-    }
-    common
-}
-
-/// The result or the error of one image.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "status", rename_all = "lowercase")]
-pub enum Outcome<T> {
-    /// The image was processed.
-    Ok(T),
-    /// The image failed. The other images of the request are not affected.
-    Error {
-        /// The reason.
-        error: ErrorEntry,
-    },
-}
-
-impl<T> Outcome<T> {
-    /// Returns whether there is a result.
-    pub fn is_ok(&self) -> bool {
-        matches!(self, Self::Ok(_))
-    }
-}
 
 /// The error of one image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -292,43 +169,5 @@ impl FaceAnswer {
             precision,
             crop: face.crop.map(|png| BASE64_STANDARD.encode(png)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::run::ImageRun;
-
-    fn result(index: usize, active: &str) -> ImageResult<()> {
-        let state = DeviceState {
-            requested: "cuda:0".to_owned(),
-            active: active.to_owned(),
-            reason: (active == "cpu").then(|| "a run on cuda:0 failed (hung)".to_owned()),
-        };
-        let mut run = ImageRun::default();
-        run.devices.insert("face_detection".into(), state);
-        ImageResult::new(index, None, Ok(RunOutput { result: (), run }), false)
-    }
-
-    #[test]
-    fn an_answer_names_common_devices_once_and_results_name_others() {
-        let mut results = [result(0, "cpu"), result(1, "cuda:0"), result(2, "cuda:0")];
-        let common = take_common_devices(&mut results);
-        assert_eq!(common["face_detection"].active, "cuda:0");
-        let own = results.map(|result| {
-            result
-                .devices
-                .map(|used| used["face_detection"].fell_back())
-        });
-        assert_eq!(own, [Some(true), None, None]);
-    }
-
-    #[test]
-    fn an_answer_without_results_names_no_device() {
-        let error = ErrorEntry::unreadable("gone");
-        let mut results = [ImageResult::<()>::new(0, None, Err(error), true)];
-        assert!(take_common_devices(&mut results).is_empty());
-        assert_eq!(results[0].timings_ms, None);
     }
 }

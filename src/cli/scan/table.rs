@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use facescan_pipeline::results::{FaceAnswer, ImageResult, Outcome, ScanResult};
+use facescan_pipeline::results::{FaceAnswer, ScanResult, response::Outcome};
 
 /// Prints rows with fixed column widths as they arrive. A table that adapts its widths would have to hold every row.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Table {
         &mut self,
         out: &mut impl Write,
         path: &Path,
-        result: &ImageResult<ScanResult>,
+        outcome: &Outcome<ScanResult>,
     ) -> io::Result<()> {
         if self.images == 0 {
             writeln!(
@@ -32,17 +32,19 @@ impl Table {
         }
         self.images += 1;
         let path = path.display();
-        match &result.outcome {
-            Outcome::Error { error } => {
+        match outcome {
+            Outcome::Error(failure) => {
                 self.failed += 1;
+                let error = &failure.error;
                 writeln!(out, "{:>46}  {path}: {}", error.code, error.detail)
             }
-            Outcome::Ok(scan) if scan.faces.is_empty() => {
+            Outcome::Ok(image) if image.result.faces.is_empty() => {
                 writeln!(out, "{:>46}  {path}", "no face")
             }
-            Outcome::Ok(scan) => {
-                self.faces += scan.faces.len();
-                scan.faces
+            Outcome::Ok(image) => {
+                let faces = &image.result.faces;
+                self.faces += faces.len();
+                faces
                     .iter()
                     .try_for_each(|face| writeln!(out, "{}  {path}", row(face)))
             }

@@ -3,24 +3,34 @@
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderName},
-    response::{AppendHeaders, IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse},
 };
-use facescan_pipeline::operations::enhance::{request::EnhanceRequest, result::EnhanceResult};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use facescan_pipeline::{
+    operations::enhance::{request::EnhanceRequest, result::EnhanceResult},
+    results::response::Response,
+};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    run::{PlanRun, WriteOn},
+    run::{PlanRun, WriteOn, times},
     single_image,
 };
 use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{Bytes, answers::EnhanceAnswer, bodies::EnhanceBody, failures::ImageFailures},
-    respond::{Accepted, header_value},
+    openapi::{bodies::EnhanceBody, failures::ImageFailures, routes::routes},
+    respond::{
+        Accepted, header_value,
+        negotiated::{FileOr, InFile},
+    },
 };
 
 const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
+
+impl InFile for Response<EnhanceResult> {
+    const TYPES: &'static [&'static str] = &["image/*"];
+}
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -35,18 +45,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
     post, path = "/enhance", operation_id = "enhance", tag = "process", params(EnhanceRequest),
     security(("key" = ["infer"])),
     request_body = EnhanceBody,
-    responses(
-        (status = 200, description = "One result for each image, in order", content(
-            (EnhanceAnswer = "application/json"), (EnhanceAnswer = "application/msgpack"), (Bytes = "image/*")
-        )),
-        ImageFailures,
-    )
+    responses(ImageFailures)
 )]
 pub async fn enhance(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: ImageRequest<EnhanceRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<FileOr<Response<EnhanceResult>>, ApiError> {
     let accepted = Accepted::image_or_structured(&headers);
     let ImageRequest {
         context,
@@ -67,18 +72,15 @@ pub async fn enhance(
         context: &context,
         plan,
     };
-    let results = run.results(images).await?;
-    if is_single && let Some(result) = results.succeeded().next() {
-        return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
+    let response = run.response(images, |result| result).await?;
+    if is_single && let Some(success) = response.succeeded().next() {
+        let enhanced = &success.result.enhanced;
+        let scale = [(SCALE, header_value(&enhanced.scale.to_string())?)];
+        let media_type = enhanced.format.media_type();
+        let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone())?;
+        let headers = AppendHeaders(times(&response)?);
+        return Ok(FileOr::File((headers, scale, image).into_response()));
     }
-    run.respond(accepted, results, WriteOn::OwnThread).await
-}
-
-/// Returns the image as the whole answer.
-fn image(result: &EnhanceResult) -> Result<Response, ApiError> {
-    let enhanced = &result.enhanced;
-    let scale = [(SCALE, header_value(&enhanced.scale.to_string())?)];
-    let media_type = enhanced.format.media_type();
-    let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone())?;
-    Ok((scale, image).into_response())
+    let written = run.write(accepted, response, WriteOn::OwnThread).await?;
+    Ok(FileOr::Body(written))
 }

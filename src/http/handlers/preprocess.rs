@@ -7,7 +7,7 @@ use axum::{
         HeaderMap, HeaderName, HeaderValue,
         header::{CONTENT_TYPE, VARY},
     },
-    response::{AppendHeaders, IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse},
 };
 use facescan_config::Dtype;
 use facescan_pipeline::{
@@ -19,19 +19,25 @@ use facescan_pipeline::{
     models::preprocessing::PREPROCESSING,
     operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
     plan::Plan as _,
-    results::{ErrorEntry, Outcome},
+    results::{
+        ErrorEntry,
+        response::{Outcome, Response},
+    },
 };
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
-use super::run::{PlanRun, RequestResults};
+use super::run::{PlanRun, times};
 use crate::http::{
     AppState,
     error::ApiError,
     extract::{ImageRequest, admitted::RequestReservations},
-    openapi::{Bytes, bodies::PreprocessBody, failures::ImageFailures},
-    respond::{Accepted, header_value, respond},
+    openapi::{bodies::PreprocessBody, failures::ImageFailures, routes::routes},
+    respond::{
+        Accepted, header_value,
+        negotiated::{FileOr, InFile, Negotiated},
+    },
 };
 use facescan_imaging::{
     npy,
@@ -42,11 +48,13 @@ use facescan_inference::device::DeviceState;
 const INDEX: HeaderName = HeaderName::from_static("x-facescan-index");
 const ERRORS: HeaderName = HeaderName::from_static("x-facescan-errors");
 const PROFILE: HeaderName = HeaderName::from_static("x-facescan-profile");
+/// The media type of a NumPy file.
+const NPY: &str = "application/x-npy";
 const DEVICE: HeaderName = HeaderName::from_static("x-facescan-device");
 
-/// The answer of `/preprocess` in JSON or msgpack.
+/// The tensor of the images, and those that failed.
 #[derive(Serialize, ToSchema)]
-pub struct PreprocessAnswer {
+pub struct PreprocessResponse {
     /// The id of the request.
     request_id: String,
     /// `preprocess`.
@@ -94,6 +102,10 @@ struct FailedImage {
     error: ErrorEntry,
 }
 
+impl InFile for PreprocessResponse {
+    const TYPES: &'static [&'static str] = &[NPY, "multipart/mixed"];
+}
+
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(preprocess))
@@ -108,19 +120,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
     post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
     security(("key" = ["infer"])),
     request_body = PreprocessBody,
-    responses(
-        (status = 200, description = "The tensor", content(
-            (Bytes = "application/x-npy"), (PreprocessAnswer = "application/json"), (PreprocessAnswer = "application/msgpack"),
-            (Bytes = "multipart/mixed")
-        )),
-        ImageFailures,
-    )
+    responses(ImageFailures)
 )]
 pub async fn preprocess(
     State(state): State<AppState>,
-    headers: HeaderMap,
+    request_headers: HeaderMap,
     request: ImageRequest<PreprocessRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<FileOr<PreprocessResponse>, ApiError> {
     let ImageRequest {
         context,
         images,
@@ -128,35 +134,28 @@ pub async fn preprocess(
         reservations,
         ..
     } = request;
-    let plan = options.resolve(&state.config)?;
-    let pipeline = &state.pipeline;
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan,
+        plan: options.resolve(&state.config)?,
     };
-    let results = run.results(images).await?;
+    let response = run.response(images, |row| row).await?;
+    let [queue, inference] = times(&response)?;
     let plan = &run.plan;
-    let times = results.times()?;
-    let batch = Batch::of(results);
-    let device = batch.device(pipeline);
-    let names = [
-        (
-            PROFILE,
-            HeaderValue::from_static(plan.preprocess.profile.name()),
-        ),
-        (DEVICE, header_value(&batch.device_names(&device))?),
-        (VARY, HeaderValue::from_static("accept")),
-    ];
-    let response = match Accepted::tensors(&headers) {
+    let batch = Batch::from_response(response);
+    let device = batch.device(&state.pipeline);
+    let profile = HeaderValue::from_static(plan.preprocess.profile.name());
+    let device_names = header_value(&batch.device_names(&device))?;
+    let headers = [queue, inference, (PROFILE, profile), (DEVICE, device_names)];
+    let file = match Accepted::tensors(&request_headers) {
         Accepted::Parts => batch.parts(plan, reservations)?,
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
-            let answer = PreprocessAnswer {
+            let response = PreprocessResponse {
                 request_id: context.id.to_string(),
                 operation: plan.name(),
                 devices: batch.row_devices(&device),
                 device,
-                warm_up_ms: pipeline.preprocessing.warm_up_ms,
+                warm_up_ms: state.pipeline.preprocessing.warm_up_ms,
                 profile: plan.preprocess.profile,
                 mode: plan.preprocess.mode,
                 data_format: plan.preprocess.layout,
@@ -170,11 +169,15 @@ pub async fn preprocess(
                 tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),
                 errors: batch.failed,
             };
-            respond(&context, accepted, answer).await?
+            let written = Negotiated::large(&context, accepted, response).await?;
+            return Ok(FileOr::Body(written.with_headers(headers)));
         }
         Accepted::Npy | Accepted::Image(_) => batch.file(plan, reservations)?,
     };
-    Ok((AppendHeaders(times), AppendHeaders(names), response).into_response())
+    let vary = [(VARY, HeaderValue::from_static("accept"))];
+    Ok(FileOr::File(
+        (AppendHeaders(headers), vary, file).into_response(),
+    ))
 }
 
 /// A row of the tensor.
@@ -196,23 +199,26 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(results: RequestResults<Row>) -> Self {
+    fn from_response(response: Response<Row>) -> Self {
         let device_of = |mut devices: DevicesUsed| devices.remove(PREPROCESSING);
         let mut batch = Self {
             rows: Vec::new(),
             failed: Vec::new(),
-            device: device_of(results.devices),
+            device: device_of(response.devices),
         };
-        for result in results.entries {
-            let (index, id) = (result.index, result.id);
-            match result.outcome {
-                Outcome::Ok(row) => batch.rows.push(BatchRow {
-                    index,
-                    row,
-                    device: result.devices.and_then(device_of),
-                    timings: result.timings_ms.unwrap_or_default(),
+        for outcome in response.results {
+            match outcome {
+                Outcome::Ok(success) => batch.rows.push(BatchRow {
+                    index: success.index,
+                    row: success.result,
+                    device: success.devices.and_then(device_of),
+                    timings: success.timings_ms.unwrap_or_default(),
                 }),
-                Outcome::Error { error } => batch.failed.push(FailedImage { index, id, error }),
+                Outcome::Error(failure) => batch.failed.push(FailedImage {
+                    index: failure.index,
+                    id: failure.id,
+                    error: failure.error,
+                }),
             }
         }
         batch
@@ -267,14 +273,14 @@ impl Batch {
         self,
         plan: &PreprocessPlan,
         reservations: RequestReservations,
-    ) -> Result<Response, ApiError> {
+    ) -> Result<axum::response::Response, ApiError> {
         let head = npy::header(plan.dtype.npy(), &self.shape(plan)?);
         let list = |items: Vec<String>| header_value(&items.join(","));
         let index = list(self.rows.iter().map(|row| row.index.to_string()).collect())?;
         let failed = |failed: &FailedImage| format!("{}:{}", failed.index, failed.error.code);
         let errors = list(self.failed.iter().map(failed).collect())?;
         let headers = [
-            (CONTENT_TYPE, HeaderValue::from_static("application/x-npy")),
+            (CONTENT_TYPE, HeaderValue::from_static(NPY)),
             (INDEX, index),
             (ERRORS, errors),
         ];
@@ -289,15 +295,14 @@ impl Batch {
         self,
         plan: &PreprocessPlan,
         reservations: RequestReservations,
-    ) -> Result<Response, ApiError> {
+    ) -> Result<axum::response::Response, ApiError> {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
         const LINE_END: bytes::Bytes = bytes::Bytes::from_static(b"\r\n");
         let mut parts: Vec<(usize, [bytes::Bytes; 3])> = Vec::new();
         for BatchRow { index, row, .. } in self.rows {
-            let mut head = format!(
-                "--{BOUNDARY}\r\ncontent-type: application/x-npy\r\nx-facescan-index: {index}\r\n\r\n"
-            )
-            .into_bytes();
+            let mut head =
+                format!("--{BOUNDARY}\r\ncontent-type: {NPY}\r\nx-facescan-index: {index}\r\n\r\n")
+                    .into_bytes();
             head.extend(npy::header(plan.dtype.npy(), &row.shape));
             parts.push((index, [head.into(), row.values, LINE_END]));
         }

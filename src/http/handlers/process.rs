@@ -3,7 +3,7 @@
 use axum::{
     extract::State,
     http::HeaderMap,
-    response::{AppendHeaders, IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse},
 };
 use facescan_config::EnhancedFormat;
 use facescan_pipeline::{
@@ -13,20 +13,28 @@ use facescan_pipeline::{
         format::ProcessedFormat, plan::ProcessPlan, request::ProcessRequest, result::ProcessResult,
     },
     plan::Plan,
+    results::response::Response,
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    run::{PlanRun, WriteOn},
+    run::{PlanRun, WriteOn, times},
     single_image,
 };
 use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{Bytes, answers::ProcessAnswer, bodies::ProcessBody, failures::ProcessFailures},
-    respond::Accepted,
+    openapi::{bodies::ProcessBody, failures::ProcessFailures, routes::routes},
+    respond::{
+        Accepted,
+        negotiated::{FileOr, InFile},
+    },
 };
+
+impl InFile for Response<ProcessResult> {
+    const TYPES: &'static [&'static str] = &["image/*", "application/x-npy"];
+}
 
 /// Returns the routes of this module.
 pub fn routes() -> OpenApiRouter<AppState> {
@@ -42,19 +50,13 @@ pub fn routes() -> OpenApiRouter<AppState> {
     post, path = "/process", operation_id = "process", tag = "process", params(ProcessRequest),
     security(("key" = ["infer"])),
     request_body = ProcessBody,
-    responses(
-        (status = 200, description = "One result for each image, in order", content(
-            (ProcessAnswer = "application/json"), (ProcessAnswer = "application/msgpack"),
-            (Bytes = "image/*"), (Bytes = "application/x-npy")
-        )),
-        ProcessFailures,
-    )
+    responses(ProcessFailures)
 )]
 pub async fn process(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: ImageRequest<ProcessRequest>,
-) -> Result<Response, ApiError> {
+) -> Result<FileOr<Response<ProcessResult>>, ApiError> {
     let accepted = Accepted::any(&headers);
     let ImageRequest {
         context,
@@ -75,11 +77,25 @@ pub async fn process(
         context: &context,
         plan,
     };
-    let results = run.results(images).await?;
-    if is_single && let Some(result) = results.succeeded().next() {
-        return Ok((AppendHeaders(results.times()?), image(result)?).into_response());
+    let response = run.response(images, |result| result).await?;
+    if is_single && let Some(success) = response.succeeded().next() {
+        let ProcessResult {
+            processed, steps, ..
+        } = &success.result;
+        let [processed] = processed.as_slice() else {
+            let detail = format!(
+                "they made {} images; accept application/json to get them",
+                processed.len()
+            );
+            return Err(ApiError::invalid_option("operations", detail));
+        };
+        let media_type = processed.format.media_type();
+        let image = single_image::response(media_type, steps, processed.data.clone())?;
+        let headers = AppendHeaders(times(&response)?);
+        return Ok(FileOr::File((headers, image).into_response()));
     }
-    run.respond(accepted, results, WriteOn::OwnThread).await
+    let written = run.write(accepted, response, WriteOn::OwnThread).await?;
+    Ok(FileOr::Body(written))
 }
 
 /// Returns the plan with its masks. All masks are in memory until they are decoded.
@@ -109,19 +125,4 @@ fn format_of(accepted: Accepted) -> Option<ProcessedFormat> {
         },
         Accepted::Json | Accepted::Msgpack | Accepted::Parts => return None,
     })
-}
-
-/// Returns the only image of the result as the whole answer.
-fn image(result: &ProcessResult) -> Result<Response, ApiError> {
-    let [processed] = result.processed.as_slice() else {
-        return Err(ApiError::invalid_option(
-            "operations",
-            format!(
-                "they made {} images; accept application/json to get them",
-                result.processed.len()
-            ),
-        ));
-    };
-    let media_type = processed.format.media_type();
-    single_image::response(media_type, &result.steps, processed.data.clone())
 }

@@ -1,20 +1,17 @@
-//! Runs a plan on the images of a request and writes the answer. The image handlers share it.
-//!
-//! A result has these forms on its way: `RunOutput` (one image, with its timings) → `ImageOutcome` (with index and id) →
-//! `ImageResult` (an entry of the response) → [`RequestResults`] (all images) → `Answer` (the body).
+//! Runs a plan on the images of a request and writes the response. The image handlers share it.
 
-use axum::{
-    http::{HeaderName, HeaderValue},
-    response::{AppendHeaders, IntoResponse, Response},
-};
+use axum::http::{HeaderName, HeaderValue};
 use facescan_audit::AuditEvent;
 use facescan_config::AuditLevel;
 use facescan_pipeline::{
     context::RequestContext,
-    core::run::{DevicesUsed, ImageRun},
+    core::run::DevicesUsed,
     ingest::source::ImageInput,
     plan::Plan,
-    results::{Answer, ErrorEntry, ImageResult, Outcome, take_common_devices},
+    results::{
+        ErrorEntry,
+        response::{Outcome, Response, TimeSums},
+    },
     runner::ImageOutcome,
 };
 use facescan_telemetry::causes::with_causes;
@@ -25,7 +22,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        respond::{Accepted, milliseconds, respond, respond_small},
+        respond::{Accepted, milliseconds, negotiated::Negotiated},
     },
 };
 
@@ -33,18 +30,6 @@ use crate::{
 const QUEUE_TIME: HeaderName = HeaderName::from_static("x-queue-time");
 /// The time of detection, embedding, enhancement and processing.
 const INFERENCE_TIME: HeaderName = HeaderName::from_static("x-inference-time");
-
-/// The results of a request's images.
-pub struct RequestResults<T> {
-    /// One result for each image, in the order of the request.
-    pub entries: Vec<ImageResult<T>>,
-    /// The devices that most results share. A result that other devices made has its own `devices`.
-    pub devices: DevicesUsed,
-    /// The sum of the times that the images waited, in milliseconds.
-    queue_ms: f64,
-    /// The sum of the times of [`Timings::inference`](facescan_pipeline::core::run::Timings::inference), in milliseconds.
-    inference_ms: f64,
-}
 
 /// Converts an image's error to its entry. Logs a fault of the server, because the entry hides its cause.
 fn log_and_convert(index: usize, error: &ApiError) -> ErrorEntry {
@@ -60,54 +45,23 @@ fn log_and_convert(index: usize, error: &ApiError) -> ErrorEntry {
     entry
 }
 
-impl<T> RequestResults<T> {
-    fn add_times(&mut self, run: &ImageRun) {
-        self.queue_ms += run.timings.queue;
-        self.inference_ms += run.timings.inference();
-    }
-
-    /// Returns the times as headers.
-    ///
-    /// # Errors
-    /// [`ApiError::Internal`] if a time cannot be a header.
-    pub fn times(&self) -> Result<[(HeaderName, HeaderValue); 2], ApiError> {
-        Ok([
-            (QUEUE_TIME, milliseconds(self.queue_ms)?),
-            (INFERENCE_TIME, milliseconds(self.inference_ms)?),
-        ])
-    }
-
-    /// Iterates over the results of the images that succeeded.
-    pub fn succeeded(&self) -> impl Iterator<Item = &T> {
-        self.entries
-            .iter()
-            .filter_map(|result| match &result.outcome {
-                Outcome::Ok(result) => Some(result),
-                Outcome::Error { .. } => None,
-            })
-    }
-
-    /// Converts each result with `convert`.
-    pub fn map<U>(self, convert: impl Fn(T) -> U) -> RequestResults<U> {
-        RequestResults {
-            entries: self
-                .entries
-                .into_iter()
-                .map(|result| result.map(&convert))
-                .collect(),
-            devices: self.devices,
-            queue_ms: self.queue_ms,
-            inference_ms: self.inference_ms,
-        }
-    }
+/// Returns the times of a response as headers.
+///
+/// # Errors
+/// [`ApiError::Internal`] if a time cannot be a header.
+pub fn times<T>(response: &Response<T>) -> Result<[(HeaderName, HeaderValue); 2], ApiError> {
+    Ok([
+        (QUEUE_TIME, milliseconds(response.times.queue)?),
+        (INFERENCE_TIME, milliseconds(response.times.inference)?),
+    ])
 }
 
-/// The thread that serializes an answer.
+/// The thread that serializes a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOn {
-    /// The thread of the handler. For a small answer this is faster than another thread.
+    /// The thread of the handler. For a small response this is faster than another thread.
     ThisThread,
-    /// Another thread. A large answer would delay the other requests of the handler's thread.
+    /// Another thread. A large response would delay the other requests of the handler's thread.
     OwnThread,
 }
 
@@ -118,7 +72,7 @@ impl WriteOn {
     /// The values that an entry counts at least, because its other fields also take time.
     const MIN_VALUES_OF_ENTRY: usize = 512;
 
-    /// Returns the thread for an answer with `entries` faces or images, each with a vector of `dim` values or with none.
+    /// Returns the thread for a response with `entries` faces or images, each with a vector of `dim` values or with none.
     pub fn for_vectors(entries: usize, dim: usize) -> Self {
         if entries.saturating_mul(dim.max(Self::MIN_VALUES_OF_ENTRY)) <= Self::MAX_VALUES {
             Self::ThisThread
@@ -154,43 +108,46 @@ impl<P: Plan> PlanRun<'_, P> {
         Ok(outcomes)
     }
 
-    /// Runs the plan on the images of the request.
+    /// Runs the plan on the images of the request, and converts each result.
     ///
     /// # Errors
     /// Returns an error if the plan cannot run, or if the only image fails. Among several images, a failed image has an
     /// error as its result.
-    pub async fn results(
+    pub async fn response<T>(
         &self,
         images: Vec<ImageInput>,
-    ) -> Result<RequestResults<P::Output>, ApiError> {
-        let is_single = images.len() == 1;
-        let reports_timings = self.plan.run_options().timings;
-        let mut results = RequestResults {
-            entries: Vec::with_capacity(images.len()),
+        mut convert: impl FnMut(P::Output) -> T,
+    ) -> Result<Response<T>, ApiError> {
+        let outcomes = self.outcomes(images, self.plan.name()).await?;
+        let is_single = outcomes.len() == 1;
+        let has_timings = self.plan.run_options().timings;
+        let mut response = Response {
+            request_id: self.context.id.to_string(),
+            operation: self.plan.name(),
+            models: self.state.pipeline.models.used(&self.plan.tasks()),
             devices: DevicesUsed::new(),
-            queue_ms: 0.0,
-            inference_ms: 0.0,
+            results: Vec::with_capacity(outcomes.len()),
+            times: TimeSums::default(),
         };
-        let runner = &self.state.runner;
-        let outcomes = runner.run_all(self.context, images, &self.plan).await?;
-        self.account(self.plan.name(), &outcomes).await?;
-        for outcome in outcomes {
-            let index = outcome.index;
-            let output = match outcome.output.map_err(ApiError::from) {
-                Ok(output) => Ok(output),
+        for ImageOutcome {
+            index, id, output, ..
+        } in outcomes
+        {
+            let output = match output.map_err(ApiError::from) {
+                Ok(output) => {
+                    response.times.add(&output.run.timings);
+                    Ok(output.map(&mut convert))
+                }
                 Err(error) if is_single => return Err(error),
                 Err(error) => Err(log_and_convert(index, &error)),
             };
-            if let Ok(output) = &output {
-                results.add_times(&output.run);
-            }
-            let result = ImageResult::new(index, outcome.id, output, reports_timings);
-            results.entries.push(result);
+            let outcome = Outcome::new(index, id, output, has_timings);
+            response.results.push(outcome);
         }
-        results.devices = take_common_devices(&mut results.entries);
-        let succeeded = results.succeeded().count();
-        tracing::debug!(images = results.entries.len(), succeeded, "images done");
-        Ok(results)
+        response.share_devices();
+        let succeeded = response.succeeded().count();
+        tracing::debug!(images = response.results.len(), succeeded, "images done");
+        Ok(response)
     }
 
     /// Deducts the decoded pixels from the rate limits of the caller, and records which images were processed, before
@@ -219,30 +176,22 @@ impl<P: Plan> PlanRun<'_, P> {
         Ok(audit.record(self.context, event).await?)
     }
 
-    /// Writes a structured answer.
+    /// Writes the response, with its times in headers.
     ///
     /// # Errors
-    /// [`ApiError::Internal`] if the answer cannot be serialized.
-    pub async fn respond<T: Serialize + Send + 'static>(
+    /// [`ApiError::Internal`] if it cannot be serialized.
+    pub async fn write<T: Serialize + Send + 'static>(
         &self,
         accepted: Accepted,
-        results: RequestResults<T>,
+        response: Response<T>,
         write_on: WriteOn,
-    ) -> Result<Response, ApiError> {
-        let pipeline = &self.state.pipeline;
-        let times = results.times()?;
-        let answer = Answer {
-            request_id: self.context.id.to_string(),
-            operation: self.plan.name(),
-            models: pipeline.models.used(&self.plan.tasks()),
-            devices: results.devices,
-            results: results.entries,
+    ) -> Result<Negotiated<Response<T>>, ApiError> {
+        let times = times(&response)?;
+        let written = match write_on {
+            WriteOn::ThisThread => Negotiated::small(accepted, &response)?,
+            WriteOn::OwnThread => Negotiated::large(self.context, accepted, response).await?,
         };
-        let response = match write_on {
-            WriteOn::ThisThread => respond_small(accepted, &answer)?,
-            WriteOn::OwnThread => respond(self.context, accepted, answer).await?,
-        };
-        Ok((AppendHeaders(times), response).into_response())
+        Ok(written.with_headers(times))
     }
 }
 
@@ -251,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_answers_are_written_on_another_thread() {
+    fn large_responses_are_written_on_another_thread() {
         for (entries, dim, expected) in [
             (0, 512, WriteOn::ThisThread),
             (16, 0, WriteOn::ThisThread),

@@ -1,34 +1,29 @@
 //! The scans: find the faces of images, and run operations on each face.
 
-use axum::{extract::State, http::HeaderMap, response::Response};
+use axum::{extract::State, http::HeaderMap};
 use facescan_pipeline::{
-    context::RequestContext,
-    core::scan::Scan,
-    operations::scan::{
-        kind::{EmbedKind, ScanKind},
-        plan::ScanPlan,
-        request::ScanRequest,
+    operations::{
+        embed_image::ImageEmbeddingPlan,
+        scan::{
+            kind::{EmbedKind, ScanKind},
+            request::ScanRequest,
+        },
     },
     plan::Plan as _,
-    results::ScanResult,
+    results::{
+        ScanResult, embed_image::ImageEmbeddingResult, response::Response, schemas::EmbedResult,
+    },
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
+use serde::Serialize;
+use utoipa_axum::router::OpenApiRouter;
 
+use super::run::{PlanRun, WriteOn};
 use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{
-        answers::{EmbedAnswer, ScanAnswer},
-        bodies::ScanBody,
-        failures::ImageFailures,
-    },
-    respond::Accepted,
-};
-
-use super::{
-    embed_image::embed_images,
-    run::{PlanRun, RequestResults, WriteOn},
+    openapi::{bodies::ScanBody, failures::ImageFailures, routes::routes},
+    respond::{Accepted, negotiated::Negotiated},
 };
 
 /// Returns the routes of this module.
@@ -44,21 +39,14 @@ pub fn routes() -> OpenApiRouter<AppState> {
     post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
-    responses(
-        (status = 200, description = "One result for each image, in order", content(
-            (ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack")
-        )),
-        ImageFailures,
-    )
+    responses(ImageFailures)
 )]
 pub async fn detect(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, ApiError> {
-    let run = ScanRun::new(&state, ScanKind::Detect, &request.context, request.options)?;
-    let results = run.results(request.images).await?;
-    respond(run, &headers, results).await
+) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
+    scan(&state, ScanKind::Detect, &headers, request).await
 }
 
 /// Finds the faces of images and computes the vector of each.
@@ -68,24 +56,17 @@ pub async fn detect(
     post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
-    responses(
-        (status = 200, description = "One result for each image, in order", content(
-            (EmbedAnswer = "application/json"), (EmbedAnswer = "application/msgpack")
-        )),
-        ImageFailures,
-    )
+    responses(ImageFailures)
 )]
 pub async fn embed(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, ApiError> {
-    if request.options.kind == Some(EmbedKind::Image) {
-        return embed_images(&state, &headers, request).await;
+) -> Result<Negotiated<Response<EmbedResult>>, ApiError> {
+    match request.options.kind.unwrap_or_default() {
+        EmbedKind::Face => scan(&state, ScanKind::Embed, &headers, request).await,
+        EmbedKind::Image => embed_images(&state, &headers, request).await,
     }
-    let run = ScanRun::new(&state, ScanKind::Embed, &request.context, request.options)?;
-    let results = run.results(request.images).await?;
-    respond(run, &headers, results).await
 }
 
 /// Measures the quality of images and their faces.
@@ -93,56 +74,77 @@ pub async fn embed(
     post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
-    responses(
-        (status = 200, description = "One result for each image, in order", content(
-            (ScanAnswer = "application/json"), (ScanAnswer = "application/msgpack")
-        )),
-        ImageFailures,
-    )
+    responses(ImageFailures)
 )]
 pub async fn quality(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: ImageRequest<ScanRequest>,
-) -> Result<Response, ApiError> {
-    let run = ScanRun::new(&state, ScanKind::Quality, &request.context, request.options)?;
-    let results = run.results(request.images).await?;
-    respond(run, &headers, results).await
+) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
+    scan(&state, ScanKind::Quality, &headers, request).await
 }
 
-/// A scan, and the request that it runs for.
-type ScanRun<'a> = PlanRun<'a, ScanPlan>;
-
-impl<'a> ScanRun<'a> {
-    fn new(
-        state: &'a AppState,
-        kind: ScanKind,
-        context: &'a RequestContext,
-        options: ScanRequest,
-    ) -> Result<Self, ApiError> {
-        let thresholds = &state.pipeline.models.detector.spec.thresholds;
-        Ok(Self {
-            state,
-            context,
-            plan: options.resolve(kind, &state.config, thresholds)?,
-        })
-    }
-}
-
-async fn respond(
-    run: ScanRun<'_>,
+/// Scans the images of a request.
+async fn scan<T: From<ScanResult> + Serialize + Send + 'static>(
+    state: &AppState,
+    kind: ScanKind,
     headers: &HeaderMap,
-    results: RequestResults<Scan>,
-) -> Result<Response, ApiError> {
-    let plan = &run.plan;
-    let results = results.map(|scan| ScanResult::new(scan, plan));
-    let write_on = if plan.crops {
+    request: ImageRequest<ScanRequest>,
+) -> Result<Negotiated<Response<T>>, ApiError> {
+    let ImageRequest {
+        context,
+        images,
+        options,
+        // Holds the reservations until the response is written.
+        reservations: _reservations,
+        ..
+    } = request;
+    let thresholds = &state.pipeline.models.detector.spec.thresholds;
+    let run = PlanRun {
+        state,
+        context: &context,
+        plan: options.resolve(kind, &state.config, thresholds)?,
+    };
+    let mut faces = 0;
+    let convert = |scan| {
+        let result = ScanResult::new(scan, &run.plan);
+        faces += result.faces.len();
+        T::from(result)
+    };
+    let response = run.response(images, convert).await?;
+    let write_on = if run.plan.crops {
         WriteOn::OwnThread
     } else {
-        let faces = results.succeeded().map(|result| result.faces.len()).sum();
-        let dim = run.state.pipeline.models.vector_len(&plan.tasks());
+        let dim = state.pipeline.models.vector_len(&run.plan.tasks());
         WriteOn::for_vectors(faces, dim)
     };
-    run.respond(Accepted::structured(headers), results, write_on)
-        .await
+    let accepted = Accepted::structured(headers);
+    run.write(accepted, response, write_on).await
+}
+
+/// Embeds every image of a request as a whole.
+async fn embed_images(
+    state: &AppState,
+    headers: &HeaderMap,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Negotiated<Response<EmbedResult>>, ApiError> {
+    let ImageRequest {
+        context,
+        images,
+        options,
+        // Holds the reservations until the response is written.
+        reservations: _reservations,
+        ..
+    } = request;
+    let run = PlanRun {
+        state,
+        context: &context,
+        plan: ImageEmbeddingPlan::resolve(options, &state.config)?,
+    };
+    let convert = |scan| EmbedResult::Image(ImageEmbeddingResult::new(scan, &run.plan));
+    let response = run.response(images, convert).await?;
+    let dim = state.pipeline.models.vector_len(&run.plan.tasks());
+    let write_on = WriteOn::for_vectors(response.results.len(), dim);
+    let accepted = Accepted::structured(headers);
+    run.write(accepted, response, write_on).await
 }

@@ -2,7 +2,7 @@
 
 use std::{slice, vec};
 
-use axum::{extract::RawQuery, response::Response};
+use axum::extract::RawQuery;
 use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
 use facescan_recognition::{
     collections::{
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     named_faces::{NamedFace, NamedFaces},
@@ -34,8 +34,9 @@ use crate::http::{
         Bytes,
         bodies::{FacesForm, SearchBody, SearchesBody},
         failures::{CollectionFailures, FacesFailures},
+        routes::routes,
     },
-    respond::{on_own_thread, respond, respond_small},
+    respond::{negotiated::Negotiated, on_own_thread},
 };
 
 /// Returns the routes of this module.
@@ -47,7 +48,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 
 /// The result of a search.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct SearchAnswer {
+pub struct SearchResponse {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// The candidates.
@@ -57,7 +58,7 @@ pub struct SearchAnswer {
 
 /// The results of several searches.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct SearchesAnswer {
+pub struct SearchesResponse {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// The results in the order of the faces.
@@ -143,17 +144,12 @@ pub struct SearchesQuery {
         (SearchBody = "application/json"), (SearchBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
-    responses(
-        (status = 200, description = "The candidates", content(
-            (SearchAnswer = "application/json"), (SearchAnswer = "application/msgpack")
-        )),
-        FacesFailures,
-    )
+    responses(FacesFailures)
 )]
 pub async fn search(
     request: CollectionRequest,
     body: Result<FacesRequest<SearchRequest>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<SearchResponse>, ApiError> {
     let collection = request.collection().await?;
     let body = body?;
     if body.faces.len() > 1 {
@@ -170,11 +166,11 @@ pub async fn search(
         .collections
         .search(&faces.context, &collection, wanted);
     let result = results.await?.into_iter().next();
-    let answer = SearchAnswer {
+    let response = SearchResponse {
         request_id: faces.context.id.to_string(),
         found: result.ok_or(RecognitionError::NoFaceToSearch)?.into(),
     };
-    respond_small(request.accepted, &answer)
+    Negotiated::small(request.accepted, &response)
 }
 
 /// Searches for several faces in a collection, each by itself.
@@ -189,17 +185,12 @@ pub async fn search(
         (SearchesBody = "application/json"), (SearchesBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
-    responses(
-        (status = 200, description = "The candidates of each face", content(
-            (SearchesAnswer = "application/json"), (SearchesAnswer = "application/msgpack")
-        )),
-        FacesFailures,
-    )
+    responses(FacesFailures)
 )]
 pub async fn search_for_several(
     request: CollectionRequest,
     body: Result<FacesRequest<SearchRequest>, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<SearchesResponse>, ApiError> {
     let collection = request.collection().await?;
     let faces = FacesToSearch::read(&request.state, &collection, body?).await?;
     let vectors: Vec<FaceVector> = faces.vectors.iter().flatten().cloned().collect();
@@ -209,13 +200,13 @@ pub async fn search_for_several(
         .search(&faces.context, &collection, wanted);
     let mut results = results.await?.into_iter();
     let faces_and_errors = faces.vectors.into_iter().enumerate();
-    let answer = SearchesAnswer {
+    let response = SearchesResponse {
         request_id: faces.context.id.to_string(),
         results: faces_and_errors
             .map(|(index, vector)| FaceSearch::new(index, vector, &mut results))
             .collect(),
     };
-    respond_small(request.accepted, &answer)
+    Negotiated::small(request.accepted, &response)
 }
 
 impl FaceSearch {
@@ -244,7 +235,7 @@ struct FacesToSearch {
     plan: SearchPlan,
     /// The vector of each face, or why it has none.
     vectors: Vec<Result<FaceVector, ApiError>>,
-    /// Held until the answer is written.
+    /// Held until the response is written.
     _reservations: RequestReservations,
 }
 
@@ -294,17 +285,12 @@ fn vector_of(
     get, path = "/collections/{id}/searches", operation_id = "list_searches", tag = "recognition",
     security(("key" = ["admin"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchesQuery),
-    responses(
-        (status = 200, description = "The searches", content(
-            (SearchPage = "application/json"), (SearchPage = "application/msgpack")
-        )),
-        CollectionFailures,
-    )
+    responses(CollectionFailures)
 )]
 pub async fn list(
     request: CollectionRequest,
     RawQuery(query): RawQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<SearchPage>, ApiError> {
     let collection = request.collection().await?;
     let query: SearchesQuery = read_query(query.as_deref().unwrap_or_default())?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
@@ -324,11 +310,11 @@ pub async fn list(
     let has_more = listed.len() > limit as usize;
     listed.truncate(limit as usize);
     // A page can have a megabyte of ids of candidates.
-    let answer = on_own_thread(move || SearchPage {
+    let page = on_own_thread(move || SearchPage {
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
         searches: listed.into_iter().map(RecordedSearch::from).collect(),
     });
-    respond(&request.context, request.accepted, answer.await?).await
+    Negotiated::large(&request.context, request.accepted, page.await?).await
 }
 
 impl From<AuditEntry> for RecordedSearch {

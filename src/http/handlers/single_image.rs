@@ -1,4 +1,4 @@
-//! Answers that are one image, for callers that accept only an image.
+//! Responses that are one image, for callers that accept only an image.
 
 use axum::{
     http::{
@@ -18,7 +18,7 @@ use crate::{
 /// The steps that were applied to the image.
 pub const STEPS: HeaderName = HeaderName::from_static("x-facescan-steps");
 
-/// Returns whether the caller wants the image itself as the answer.
+/// Returns whether the caller wants the image itself as the response.
 ///
 /// # Errors
 /// An error of the field `images` if the request has several.
@@ -33,7 +33,7 @@ pub fn is_requested(accepted: Accepted, images: usize) -> Result<bool, ApiError>
     Ok(is_requested)
 }
 
-/// Returns the image as the answer, with the steps in a header.
+/// Returns the image as the response, with the steps in a header.
 ///
 /// # Errors
 /// [`ApiError::Internal`] if the steps cannot be a header.

@@ -1,6 +1,6 @@
 //! `POST /verify`.
 
-use axum::{extract::State, http::HeaderMap, response::Response};
+use axum::{extract::State, http::HeaderMap};
 use facescan_audit::AuditEvent;
 use facescan_config::scope::Scope;
 use facescan_imaging::precision::NumericPrecision;
@@ -25,7 +25,7 @@ use facescan_recognition::{
 use facescan_store::StoredFace;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::run::PlanRun;
@@ -38,14 +38,15 @@ use crate::{
         openapi::{
             bodies::{VerifyBody, VerifyForm},
             failures::VerifyFailures,
+            routes::routes,
         },
-        respond::{Accepted, respond_small},
+        respond::{Accepted, negotiated::Negotiated},
     },
 };
 
 /// Whether two faces match.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct VerifyAnswer {
+pub struct VerifyResponse {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// Always `verify`.
@@ -128,23 +129,18 @@ pub fn routes() -> OpenApiRouter<AppState> {
     request_body(content(
         (VerifyBody = "application/json"), (VerifyBody = "application/msgpack"), (VerifyForm = "multipart/form-data")
     )),
-    responses(
-        (status = 200, description = "The comparison", content(
-            (VerifyAnswer = "application/json"), (VerifyAnswer = "application/msgpack")
-        )),
-        VerifyFailures,
-    )
+    responses(VerifyFailures)
 )]
 pub async fn verify(
     State(state): State<AppState>,
     headers: HeaderMap,
     request: PairRequest,
-) -> Result<Response, ApiError> {
+) -> Result<Negotiated<VerifyResponse>, ApiError> {
     let PairRequest {
         context,
         faces,
         options,
-        // Holds the reservations until the answer is written.
+        // Holds the reservations until the response is written.
         reservations: _reservations,
     } = request;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
@@ -158,11 +154,12 @@ pub async fn verify(
     let [a, b] = ran.faces;
     let compared = compare(&a.vector, &b.vector, plan.criterion, &state.calibrations)?;
     let tasks = plan.scan.tasks();
-    let models = match ran.devices.is_empty() {
-        true => ModelsUsed::default(),
-        false => state.pipeline.models.used(&tasks),
+    let models = if ran.devices.is_empty() {
+        ModelsUsed::default()
+    } else {
+        state.pipeline.models.used(&tasks)
     };
-    let answer = VerifyAnswer {
+    let response = VerifyResponse {
         request_id: context.id.to_string(),
         operation: "verify",
         is_match: compared.is_match,
@@ -175,7 +172,7 @@ pub async fn verify(
         a: a.face,
         b: b.face,
     };
-    respond_small(Accepted::structured(&headers), &answer)
+    Negotiated::small(Accepted::structured(&headers), &response)
 }
 
 /// The two faces, and the devices that made the vectors of images.

@@ -1,4 +1,5 @@
-//! The JSON bodies of the routes that take images.
+//! The JSON bodies of the routes that take images. The readers in `http::extract` parse bodies field by field, to name every mistake in
+//! them, so these types only describe bodies.
 //!
 //! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
 //! options: msgpack, a multipart form, and the bytes of one image.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use facescan_pipeline::operations::process::step::Step;
+use facescan_pipeline::{operations::process::step::Step, results::schemas::ENCODED_IMAGE};
 use utoipa::{
     ToSchema,
     openapi::{
@@ -17,7 +17,7 @@ use utoipa::{
     },
 };
 
-use super::{Bytes, answers::EncodedImage, bodies::BatchItemSource, failures, routes::operations};
+use super::{Bytes, bodies::BatchItemSource, failures, routes::operations};
 use crate::http::route_scopes::{self, SCHEME};
 
 /// The name of the scheme of `x-api-key`.
@@ -54,9 +54,9 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         (HEADER.to_owned(), RefOr::T(header())),
     ]);
     while flatten(schemas) {}
-    close::<Step>(schemas);
+    close(schemas, &Step::name());
     // Otherwise the schema would also accept an image with faces.
-    close::<EncodedImage>(schemas);
+    close(schemas, ENCODED_IMAGE);
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
             add_forms(operation, schemas);
@@ -140,8 +140,8 @@ fn name_of(to: &Ref) -> &str {
 }
 
 /// Forbids other properties in an object, or in each object of a choice.
-fn close<T: ToSchema>(schemas: &mut Schemas) {
-    let objects = match schemas.get_mut(T::name().as_ref()) {
+fn close(schemas: &mut Schemas, name: &str) {
+    let objects = match schemas.get_mut(name) {
         Some(RefOr::T(Schema::OneOf(choice))) => choice.items.as_mut_slice(),
         Some(object) => std::slice::from_mut(object),
         None => return,
@@ -394,7 +394,7 @@ mod tests {
     fn closed_objects_forbid_other_properties() {
         let document = document();
         let schemas = &document["components"]["schemas"];
-        let image = &schemas[EncodedImage::name().as_ref()];
+        let image = &schemas[ENCODED_IMAGE];
         assert_eq!(image["additionalProperties"], false);
         let steps = schemas[<Step as ToSchema>::name().as_ref()]["oneOf"]
             .as_array()

@@ -14,7 +14,10 @@ use utoipa::{
 
 use crate::http::{
     error::ApiError,
-    respond::negotiated::{Created, Deletion, DoneOrQueued, Negotiated, NoContent, Queued},
+    openapi::Bytes,
+    respond::negotiated::{
+        Created, Deletion, DoneOrQueued, FileOr, InFile, Negotiated, NoContent, Queued,
+    },
 };
 
 /// The types of a negotiated body.
@@ -117,6 +120,13 @@ impl<T: ToSchema> Documented for DoneOrQueued<T> {
     fn describe(description: &mut Description) {
         Negotiated::<T>::describe(description);
         Queued::<T>::describe(description);
+    }
+}
+
+impl<T: ToSchema + InFile> Documented for FileOr<T> {
+    fn describe(description: &mut Description) {
+        Negotiated::<T>::describe(description);
+        description.more::<Bytes>(StatusCode::OK, T::TYPES);
     }
 }
 

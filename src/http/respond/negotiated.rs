@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use axum::{
-    http::StatusCode,
+    http::{HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
 use facescan_pipeline::context::RequestContext;
@@ -33,6 +33,20 @@ pub enum DoneOrQueued<T> {
     Queued(Negotiated<T>),
 }
 
+/// A body `T`, or its content as a file for callers that accept only a file.
+pub enum FileOr<T> {
+    /// The file, with one of the types of [`InFile`].
+    File(Response),
+    /// The body.
+    Body(Negotiated<T>),
+}
+
+/// A body whose content can also be a file.
+pub trait InFile {
+    /// The media types of the file.
+    const TYPES: &'static [&'static str];
+}
+
 /// No body, with the status 204.
 pub struct NoContent;
 
@@ -42,6 +56,15 @@ pub enum Deletion {
     Done,
     /// It is hidden, and deleted in the background: 202.
     Queued,
+}
+
+impl<T> Negotiated<T> {
+    /// Adds headers.
+    #[must_use]
+    pub fn with_headers<const N: usize>(mut self, headers: [(HeaderName, HeaderValue); N]) -> Self {
+        self.response.headers_mut().extend(headers);
+        self
+    }
 }
 
 impl<T: Serialize> Negotiated<T> {
@@ -100,6 +123,15 @@ impl<T> IntoResponse for DoneOrQueued<T> {
         match self {
             Self::Done(body) => body.into_response(),
             Self::Queued(body) => Queued(body).into_response(),
+        }
+    }
+}
+
+impl<T> IntoResponse for FileOr<T> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::File(file) => file,
+            Self::Body(body) => body.into_response(),
         }
     }
 }
