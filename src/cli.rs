@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use facescan_config::{Config, Provenance, Sources};
-use facescan_pipeline::operations::scan::kind::ScanKind;
+use facescan_pipeline::operation::ScanKind;
 use facescan_telemetry::redaction::{self, redact};
 
 use crate::{http, permissions};

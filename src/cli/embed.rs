@@ -11,10 +11,8 @@ use clap::{Args, ValueEnum};
 use facescan_config::{Config, Provenance};
 use facescan_pipeline::{
     context::RequestContext,
-    operations::{
-        embed_image::ImageEmbeddingPlan,
-        scan::{kind::ScanKind, plan::ScanPlan},
-    },
+    operation::ScanKind,
+    operations::{embed_image::ImageEmbeddingPlan, scan::plan::ScanPlan},
     results::ErrorEntry,
 };
 use futures::StreamExt;

@@ -14,7 +14,8 @@ use facescan_pipeline::{
     context::RequestContext,
     core::{run::RunOutput, scan::Scan},
     ingest::intake::LoadedImage,
-    operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    operation::ScanKind,
+    operations::scan::{plan::ScanPlan, request::ScanRequest},
     results::{ErrorEntry, ScanResult, response::Outcome},
 };
 use futures::StreamExt;

@@ -13,8 +13,11 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Args;
-use facescan_batches::operation::BatchOperation;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use facescan_pipeline::operation::BatchOperation;
 use futures::TryStreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
@@ -44,8 +47,8 @@ pub struct SubmitArgs {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
-    /// The operation: detect, embed, quality, enhance, process or search.
-    #[arg(long, default_value = "embed", value_parser = operation)]
+    /// The operation.
+    #[arg(long, default_value = "embed", value_parser = operations())]
     operation: BatchOperation,
     /// The options of the operation, as a JSON object.
     #[arg(long, value_name = "JSON", value_parser = json_object)]
@@ -64,11 +67,9 @@ pub struct SubmitArgs {
     wait: bool,
 }
 
-fn operation(text: &str) -> Result<BatchOperation, String> {
-    BatchOperation::of_name(text).ok_or_else(|| {
-        let names = BatchOperation::ALL.map(BatchOperation::name).join(", ");
-        format!("must be one of {names}")
-    })
+fn operations() -> impl TypedValueParser<Value = BatchOperation> {
+    let names = BatchOperation::ALL.map(BatchOperation::name);
+    PossibleValuesParser::new(names).try_map(BatchOperation::try_from)
 }
 
 /// Sends the items and prints the batch.

@@ -183,7 +183,7 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
 /// # Errors
 /// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the answer cannot be
 /// serialized.
-pub async fn respond<T: Serialize + Send + 'static>(
+async fn respond<T: Serialize + Send + 'static>(
     context: &RequestContext,
     accepted: Accepted,
     answer: T,
@@ -211,7 +211,7 @@ pub async fn on_own_thread<T: Send + 'static>(
 ///
 /// # Errors
 /// [`ApiError::Internal`] if it cannot be serialized.
-pub fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
+fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
     let mut body = Vec::new();
     write(accepted, answer, &mut body)?;
     Ok(response(accepted, body))

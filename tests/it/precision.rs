@@ -21,7 +21,8 @@ use facescan_pipeline::{
     core::scan::Scan,
     ingest::source::ImageInput,
     models::{embedder::Embedder, loaded::LoadedModel},
-    operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    operation::ScanKind,
+    operations::scan::{plan::ScanPlan, request::ScanRequest},
     runner::Runner,
 };
 use facescan_telemetry::metrics::Metrics;

@@ -33,8 +33,8 @@ use facescan_telemetry::metrics::Metrics;
 use uuid::Uuid;
 
 use self::{
-    error::BatchError, operation::BatchOperation, payloads::Payloads, queue::WorkQueue,
-    running::RunningBatches, watches::BatchWatches,
+    error::BatchError, payloads::Payloads, queue::WorkQueue, running::RunningBatches,
+    watches::BatchWatches,
 };
 
 /// What submissions and workers share. Cheap to clone.
@@ -154,9 +154,9 @@ impl Batches {
 
 /// Checks that the searches of a batch, if it makes any, count for the key of the caller.
 fn check_searcher(context: &RequestContext, batch: &Batch) -> Result<(), BatchError> {
-    let searches = batch.operation == BatchOperation::Search.name();
-    match searches && context.principal.key_id.as_deref() != batch.key_id.as_deref() {
-        true => Err(BatchError::OtherKey(batch.id)),
-        false => Ok(()),
+    let is_other = context.principal.key_id.as_deref() != batch.key_id.as_deref();
+    if is_other && operation::searches(&batch.operation) {
+        return Err(BatchError::OtherKey(batch.id));
     }
+    Ok(())
 }

@@ -14,110 +14,31 @@ use facescan_pipeline::{
         json::to_value,
         options::{RequestOptions, from_tree},
     },
+    operation::{BatchOperation, ScanKind},
     operations::{
         embed_image::ImageEmbeddingPlan,
         enhance::{plan::EnhancePlan, request::EnhanceRequest},
         process::{plan::ProcessPlan, request::ProcessRequest},
         scan::{
-            kind::{EmbedKind, ScanKind},
             plan::ScanPlan,
-            request::ScanRequest,
+            request::{EmbedKind, ScanRequest},
         },
     },
     plan::Plan,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use models_key::ModelsKey;
 
 pub use models_key::models_keys;
 pub use search::BatchSearchPlan;
 
-/// Declares each operation of batches once. The enum, the list of all operations, their names, how their options are
-/// resolved, and the sets of models that workers have follow from it.
-///
-/// `models` has the device tasks with the models that a plan of the operation can need. Each list is such a set.
-macro_rules! batch_operations {
-    ($(
-        $(#[doc = $doc:literal])+
-        $variant:ident = $name:literal { models: $([$($task:ident),+])or+, resolve: $resolve:expr }
-    )+) => {
-        /// The operation of a batch.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-        #[serde(rename_all = "lowercase")]
-        pub enum BatchOperation {
-            $($(#[doc = $doc])+ $variant,)+
-        }
-
-        impl BatchOperation {
-            /// Every operation.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
-
-            /// Returns the name in requests and in the database.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-
-            /// Returns the sets of models that plans of the operation need, by the device tasks that run them.
-            fn model_sets(self) -> &'static [&'static [DeviceTask]] {
-                match self {
-                    $(Self::$variant => &[$(&[$(DeviceTask::$task),+]),+],)+
-                }
-            }
-
-            /// Fills in the defaults of options and checks them.
-            fn resolve(self, asked: Asked<'_>) -> Result<ResolvedOptions, PipelineError> {
-                match self {
-                    $(Self::$variant => $resolve(asked),)+
-                }
-            }
-        }
-    };
-}
-
-batch_operations! {
-    /// Find faces.
-    Detect = "detect" {
-        models: [FaceDetection],
-        resolve: Asked::detect
-    }
-    /// Find faces and compute the vector of each, or the vector of each whole image.
-    Embed = "embed" {
-        models: [FaceDetection, FaceEmbedding] or [ImageEmbedding],
-        resolve: Asked::embed
-    }
-    /// Find faces and measure the quality of the faces and of the image.
-    Quality = "quality" {
-        models: [FaceDetection],
-        resolve: Asked::quality
-    }
-    /// Enhance images.
-    Enhance = "enhance" {
-        models: [FaceDetection, FaceEmbedding],
-        resolve: Asked::enhance
-    }
-    /// Apply a list of operations to images.
-    Process = "process" {
-        models: [FaceDetection],
-        resolve: Asked::process
-    }
-    /// Search for a face of each image in a collection.
-    Search = "search" {
-        models: [FaceDetection, FaceEmbedding],
-        resolve: Asked::search
-    }
-}
-
-impl BatchOperation {
-    /// Returns the operation with this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|operation| operation.name() == name)
+/// Returns whether a batch with this operation in the database searches a collection. An operation that this version does
+/// not know might do so.
+pub fn searches(operation: &str) -> bool {
+    match BatchOperation::from_name(operation) {
+        Some(BatchOperation::Search) | None => true,
+        Some(BatchOperation::Scan(_) | BatchOperation::Enhance | BatchOperation::Process) => false,
     }
 }
 
@@ -159,36 +80,36 @@ impl Asked<'_> {
         &self.pipeline.models.detector.spec.thresholds
     }
 
-    fn detect(self) -> Result<ResolvedOptions, PipelineError> {
-        self.scan(ScanKind::Detect)
-    }
-
-    fn quality(self) -> Result<ResolvedOptions, PipelineError> {
-        self.scan(ScanKind::Quality)
+    fn resolve(self, operation: BatchOperation) -> Result<ResolvedOptions, PipelineError> {
+        match operation {
+            BatchOperation::Scan(kind) => self.scan(kind),
+            BatchOperation::Enhance => self.enhance(),
+            BatchOperation::Process => self.process(),
+            BatchOperation::Search => self.search(),
+        }
     }
 
     fn scan(self, kind: ScanKind) -> Result<ResolvedOptions, PipelineError> {
         let request = self.scan_request()?;
-        let plan = request
-            .clone()
-            .resolve(kind, self.config, self.thresholds())?;
+        let (plan, options) = match request.kind.unwrap_or_default() {
+            EmbedKind::Image if kind.has_whole_images() => {
+                let plan = ImageEmbeddingPlan::resolve(request.clone(), self.config)?;
+                let options = defaults::embed_image(request.clone(), &plan);
+                (BatchPlan::ImageEmbedding(Box::new(plan)), options)
+            }
+            // Other scans refuse whole images.
+            EmbedKind::Image | EmbedKind::Face => {
+                let plan = request
+                    .clone()
+                    .resolve(kind, self.config, self.thresholds())?;
+                let options = defaults::scan(request.clone(), &plan);
+                (BatchPlan::Scan(Box::new(plan)), options)
+            }
+        };
         Ok(ResolvedOptions {
             priority: request.priority(),
-            options: to_value(&defaults::scan(request, &plan))?,
-            plan: BatchPlan::Scan(Box::new(plan)),
-        })
-    }
-
-    fn embed(self) -> Result<ResolvedOptions, PipelineError> {
-        let request = self.scan_request()?;
-        if request.kind != Some(EmbedKind::Image) {
-            return self.scan(ScanKind::Embed);
-        }
-        let plan = ImageEmbeddingPlan::resolve(request.clone(), self.config)?;
-        Ok(ResolvedOptions {
-            priority: request.priority(),
-            options: to_value(&defaults::embed_image(request, &plan))?,
-            plan: BatchPlan::ImageEmbedding(Box::new(plan)),
+            options: to_value(&options)?,
+            plan,
         })
     }
 
@@ -286,11 +207,12 @@ impl BatchPlan {
         config: &Config,
         pipeline: &Pipeline,
     ) -> Result<ResolvedOptions, PipelineError> {
-        let resolved = operation.resolve(Asked {
+        let asked = Asked {
             options,
             config,
             pipeline,
-        })?;
+        };
+        let resolved = asked.resolve(operation)?;
         with_plan!(&resolved.plan, plan => plan.check(pipeline))?;
         Ok(resolved)
     }
@@ -299,23 +221,32 @@ impl BatchPlan {
     ///
     /// # Errors
     /// [`PipelineError::UnexpectedOutput`] if this version has no such operation, or an error of [`Self::resolve`].
-    pub fn of_stored(
+    pub fn from_stored(
         operation: &str,
         options: &Value,
         config: &Config,
         pipeline: &Pipeline,
     ) -> Result<Self, PipelineError> {
-        let operation = BatchOperation::of_name(operation).ok_or_else(|| {
+        let operation = BatchOperation::from_name(operation).ok_or_else(|| {
             PipelineError::UnexpectedOutput(format!("the batch has the operation {operation}"))
         })?;
         Ok(Self::resolve(operation, options.clone(), config, pipeline)?.plan)
     }
 
-    /// Returns whether the results are scans.
-    pub(crate) fn has_scans(&self) -> bool {
+    /// Returns whether the result of an item is also that of another item with the same bytes. A stored scan is found by its
+    /// key, and a search is made again, because the collection has other faces by then.
+    pub(crate) fn repeats_results(&self) -> bool {
         match self {
-            Self::Scan(_) | Self::ImageEmbedding(_) => true,
-            Self::Enhance(_) | Self::Process(_) | Self::Search(_) => false,
+            Self::Enhance(_) | Self::Process(_) => true,
+            Self::Scan(_) | Self::ImageEmbedding(_) | Self::Search(_) => false,
+        }
+    }
+
+    /// Returns the plan of a search. `None` if the operation is another one.
+    pub(crate) fn search(&self) -> Option<&BatchSearchPlan> {
+        match self {
+            Self::Search(plan) => Some(plan),
+            Self::Scan(_) | Self::ImageEmbedding(_) | Self::Enhance(_) | Self::Process(_) => None,
         }
     }
 

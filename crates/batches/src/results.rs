@@ -150,7 +150,8 @@ impl Batches {
     /// Resolves the options of a batch as they were stored.
     fn stored_plan(&self, batch: &Batch) -> Result<BatchPlan, BatchError> {
         let pipeline = &self.runner.pipeline;
-        let plan = BatchPlan::of_stored(&batch.operation, &batch.options, &self.config, pipeline)?;
+        let plan =
+            BatchPlan::from_stored(&batch.operation, &batch.options, &self.config, pipeline)?;
         Ok(plan)
     }
 
@@ -176,7 +177,7 @@ impl Batches {
         (batch, plan): (&Batch, &BatchPlan),
         items: &mut [Item],
     ) -> Result<HashMap<u64, FoundCandidates>, BatchError> {
-        let BatchPlan::Search(plan) = plan else {
+        let Some(plan) = plan.search() else {
             return Ok(HashMap::new());
         };
         let key = CollectionKey {

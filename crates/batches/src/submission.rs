@@ -16,6 +16,7 @@ use facescan_pipeline::{
     admission::Priority,
     context::RequestContext,
     core::{error::PipelineError, image_file::ContentHash},
+    operation::BatchOperation,
 };
 use facescan_recognition::error::RecognitionError;
 use facescan_store::{
@@ -29,7 +30,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Batches, check_searcher,
     error::BatchError,
-    operation::{BatchOperation, BatchPlan, BatchSearchPlan, ResolvedOptions},
+    operation::{BatchPlan, BatchSearchPlan, ResolvedOptions},
     payloads::{ObjectKind, ObjectOwner},
     webhooks::shown_secret,
 };
@@ -142,9 +143,9 @@ impl Batches {
             options,
             priority,
         } = BatchPlan::resolve(head.operation, head.options.clone(), &self.config, pipeline)?;
-        let far = match &plan {
-            BatchPlan::Search(search) => Some(self.check_search(context, search).await?),
-            _ => None,
+        let far = match plan.search() {
+            Some(search) => Some(self.check_search(context, search).await?),
+            None => None,
         };
         let now = self.clock().now();
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);

@@ -30,6 +30,7 @@ pub mod core;
 mod drive;
 pub mod ingest;
 pub mod models;
+pub mod operation;
 pub mod operations;
 pub mod plan;
 pub mod results;

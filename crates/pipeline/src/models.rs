@@ -8,15 +8,13 @@ use facescan_inference::{
     device_task::{DeviceTask, Workload},
     registry::{ModelSpec, Role},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use self::{
-    crop_model::FaceModel,
-    detector::Detector,
-    embedder::Embedder,
-    encoder::Encoder,
+    crop_model::FaceModel, detector::Detector, embedder::Embedder, encoder::Encoder,
     loaded::LoadedModel,
-    used::{EmbedderUsed, ModelUsed, ModelsUsed},
 };
 use crate::core::error::PipelineError;
 
@@ -28,7 +26,6 @@ pub mod grader;
 pub mod loaded;
 pub mod preprocessing;
 pub mod row_job;
-pub mod used;
 
 /// The models in use. Cheap to clone.
 #[derive(Clone)]
@@ -46,6 +43,59 @@ pub struct Models {
 struct Entry {
     spec: Arc<ModelSpec>,
     vector_space: Arc<str>,
+}
+
+/// The models that made a response.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct ModelsUsed {
+    /// The model that found the faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detector: Option<ModelUsed>,
+    /// The model that made the vectors of faces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedder: Option<EmbedderUsed>,
+    /// The model that made the vectors of whole images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EmbedderUsed>,
+}
+
+/// A model without vectors, by id and content.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ModelUsed {
+    /// The id in the registry.
+    pub id: String,
+    /// The sha256 of the model file.
+    pub sha256: String,
+}
+
+/// An embedder, by id and vector space.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct EmbedderUsed {
+    /// The id in the registry.
+    pub id: String,
+    /// The length of its vectors.
+    pub dim: usize,
+    /// The vector space of its vectors. Vectors with different vector spaces cannot be compared.
+    pub vector_space: String,
+}
+
+impl ModelUsed {
+    fn new(spec: &ModelSpec) -> Self {
+        Self {
+            id: spec.id.clone(),
+            sha256: spec.sha256.clone(),
+        }
+    }
+}
+
+impl EmbedderUsed {
+    fn new(spec: &ModelSpec, vector_space: &str) -> Self {
+        Self {
+            id: spec.id.clone(),
+            dim: spec.dim.unwrap_or(0),
+            vector_space: vector_space.to_owned(),
+        }
+    }
 }
 
 impl Models {

@@ -13,6 +13,7 @@ use super::{
         scan::Scan,
         work::Size,
     },
+    operation::Operation,
 };
 
 /// A plan: an operation with its options resolved. It works on one image at a time.
@@ -22,8 +23,8 @@ pub trait Plan: Clone + Send + Sync + 'static {
     /// The result for one image.
     type Output: Send + 'static;
 
-    /// Returns the name of the operation in responses.
-    fn name(&self) -> &'static str;
+    /// Returns the operation.
+    fn operation(&self) -> Operation;
 
     /// Returns the device tasks that take part.
     fn tasks(&self) -> Vec<DeviceTask>;
@@ -77,8 +78,8 @@ pub trait Plan: Clone + Send + Sync + 'static {
 
 /// How the results of a plan are stored and found again.
 pub struct StoredAs<'a, T> {
-    /// The name of the operation in the database and in the key.
-    pub operation: &'static str,
+    /// The name of the results in the database and in the key.
+    pub name: &'static str,
     /// Whether results are stored and looked up, and their source.
     pub storage: &'a StorageOptions,
     /// The form of the result that is stored.

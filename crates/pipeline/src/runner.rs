@@ -191,7 +191,7 @@ impl Runner {
         let (pipeline, tasks) = (&self.pipeline, plan.tasks());
         let task = Models::vector_task(&tasks);
         let precision = task.and_then(|task| pipeline.models.current_precision(task));
-        let key = scan_key(pipeline, plan, stored.operation, &tasks, precision);
+        let key = scan_key(pipeline, plan, stored.name, &tasks, precision);
         let tenant = &context.principal.tenant;
         Ok(self.store.cached_scan_ids(tenant, &key, hashes).await?)
     }

@@ -12,7 +12,8 @@ use facescan_pipeline::{
         options::RequestOptions,
         scan::{Face, Scan, cosine},
     },
-    operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+    operation::ScanKind,
+    operations::scan::{plan::ScanPlan, request::ScanRequest},
 };
 use facescan_store::StoredFace;
 use serde::{Deserialize, Serialize};

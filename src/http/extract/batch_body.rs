@@ -7,12 +7,9 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header::CONTENT_TYPE},
 };
-use facescan_batches::{
-    operation::BatchOperation,
-    submission::{BatchHead, EntryError, ItemEntry},
-};
+use facescan_batches::submission::{BatchHead, EntryError, ItemEntry};
 use facescan_fields::{self as fields, FieldError, FieldErrors, Shape};
-use facescan_pipeline::admission::Priority;
+use facescan_pipeline::{admission::Priority, operation::BatchOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;

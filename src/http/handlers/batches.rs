@@ -11,7 +11,7 @@ use axum::{
     http::HeaderMap,
 };
 use facescan_audit::AuditEvent;
-use facescan_batches::{answer::BatchAnswer, operation::BatchOperation};
+use facescan_batches::{answer::BatchAnswer, operation};
 use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget, PageRequest};
@@ -133,11 +133,10 @@ pub async fn list(
 
 /// Checks that the caller may search, if the operation of a batch is a search.
 fn check_may_search(context: &RequestContext, operation: &str) -> Result<(), ApiError> {
-    let may_search = context.principal.scopes.contains(Scope::Search);
-    match operation == BatchOperation::Search.name() && !may_search {
-        true => Err(AccessError::MissingScope(Scope::Search).into()),
-        false => Ok(()),
+    if operation::searches(operation) {
+        context.principal.require(Scope::Search)?;
     }
+    Ok(())
 }
 
 async fn answer(

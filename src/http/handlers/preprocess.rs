@@ -152,7 +152,7 @@ pub async fn preprocess(
         accepted @ (Accepted::Json | Accepted::Msgpack) => {
             let response = PreprocessResponse {
                 request_id: context.id.to_string(),
-                operation: plan.name(),
+                operation: plan.operation().name(),
                 devices: batch.row_devices(&device),
                 device,
                 warm_up_ms: state.pipeline.preprocessing.warm_up_ms,

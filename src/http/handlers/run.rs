@@ -118,12 +118,13 @@ impl<P: Plan> PlanRun<'_, P> {
         images: Vec<ImageInput>,
         mut convert: impl FnMut(P::Output) -> T,
     ) -> Result<Response<T>, ApiError> {
-        let outcomes = self.outcomes(images, self.plan.name()).await?;
+        let operation = self.plan.operation().name();
+        let outcomes = self.outcomes(images, operation).await?;
         let is_single = outcomes.len() == 1;
         let has_timings = self.plan.run_options().timings;
         let mut response = Response {
             request_id: self.context.id.to_string(),
-            operation: self.plan.name(),
+            operation,
             models: self.state.pipeline.models.used(&self.plan.tasks()),
             devices: DevicesUsed::new(),
             results: Vec::with_capacity(outcomes.len()),

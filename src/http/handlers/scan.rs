@@ -2,12 +2,10 @@
 
 use axum::{extract::State, http::HeaderMap};
 use facescan_pipeline::{
+    operation::ScanKind,
     operations::{
         embed_image::ImageEmbeddingPlan,
-        scan::{
-            kind::{EmbedKind, ScanKind},
-            request::ScanRequest,
-        },
+        scan::request::{EmbedKind, ScanRequest},
     },
     plan::Plan as _,
     results::{
@@ -15,45 +13,52 @@ use facescan_pipeline::{
     },
 };
 use serde::Serialize;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::run::{PlanRun, WriteOn};
 use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{bodies::ScanBody, failures::ImageFailures, routes::routes},
+    openapi::{
+        bodies::ScanBody,
+        failures::ImageFailures,
+        routes::{Own, Routes, routes},
+    },
     respond::{Accepted, negotiated::Negotiated},
 };
 
-/// Returns the routes of this module.
+/// Returns the routes of this module: one for each scan of the table.
 pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(detect))
-        .routes(routes!(embed))
-        .routes(routes!(quality))
+    let of_faces = ScanKind::ALL
+        .into_iter()
+        .filter(|kind| !kind.has_whole_images());
+    let router = OpenApiRouter::new().routes(routes!(embed));
+    of_faces.fold(router, |router, kind| router.routes(face_scan(kind)))
 }
 
-/// Finds the faces of images.
-#[utoipa::path(
-    post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
-    security(("key" = ["infer"])),
-    request_body = ScanBody,
-    responses(ImageFailures)
-)]
-pub async fn detect(
-    State(state): State<AppState>,
-    headers: HeaderMap,
-    request: ImageRequest<ScanRequest>,
-) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
-    scan(&state, ScanKind::Detect, &headers, request).await
+/// Returns the route of a scan that has only faces.
+fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
+    let handler = move |State(state): State<AppState>,
+                        headers: HeaderMap,
+                        request: ImageRequest<ScanRequest>| async move {
+        scan::<ScanResult>(&state, kind, &headers, request).await
+    };
+    let own = Own {
+        path: format!("/{}", kind.operation().name()),
+        client_name: kind.client_name(),
+        description: kind.description(),
+    };
+    Routes::default()
+        .with_annotation_of(utoipa_axum::routes!(embed), own, handler)
+        .into_method_router()
 }
 
 /// Finds the faces of images and computes the vector of each.
 ///
 /// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
-    post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
+    post, path = "/embed", operation_id = ScanKind::Embed.client_name(), tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)
@@ -67,21 +72,6 @@ pub async fn embed(
         EmbedKind::Face => scan(&state, ScanKind::Embed, &headers, request).await,
         EmbedKind::Image => embed_images(&state, &headers, request).await,
     }
-}
-
-/// Measures the quality of images and their faces.
-#[utoipa::path(
-    post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
-    security(("key" = ["infer"])),
-    request_body = ScanBody,
-    responses(ImageFailures)
-)]
-pub async fn quality(
-    State(state): State<AppState>,
-    headers: HeaderMap,
-    request: ImageRequest<ScanRequest>,
-) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
-    scan(&state, ScanKind::Quality, &headers, request).await
 }
 
 /// Scans the images of a request.

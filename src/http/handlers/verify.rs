@@ -13,7 +13,8 @@ use facescan_pipeline::{
         scan::{Face, FaceResults, Scan},
     },
     ingest::source::ImageInput,
-    models::used::ModelsUsed,
+    models::ModelsUsed,
+    operation::Operation,
     plan::Plan as _,
     runner::ImageOutcome,
 };
@@ -161,7 +162,7 @@ pub async fn verify(
     };
     let response = VerifyResponse {
         request_id: context.id.to_string(),
-        operation: "verify",
+        operation: Operation::Verify.name(),
         is_match: compared.is_match,
         similarity: compared.similarity,
         threshold: compared.threshold,
@@ -215,7 +216,7 @@ impl VerifyRun<'_> {
                 context: self.context,
                 plan: self.plan.scan.clone(),
             };
-            outcomes = run.outcomes(images, "verify").await?;
+            outcomes = run.outcomes(images, Operation::Verify.name()).await?;
         }
         let mut devices = DevicesUsed::new();
         for (side, outcome) in sides.into_iter().zip(outcomes) {
@@ -233,7 +234,7 @@ impl VerifyRun<'_> {
         let face = face.ok_or(RecognitionError::NotFound(id))?;
         Ok(Resolved {
             vector: FaceVector::of_stored(&face)?,
-            face: ComparedFace::of_stored(face),
+            face: ComparedFace::from_stored(face),
         })
     }
 
@@ -280,7 +281,7 @@ impl VerifyRun<'_> {
                 face: ComparedFace {
                     image: Some(image),
                     faces_found: Some(faces_found),
-                    ..ComparedFace::of_found(&face)
+                    ..ComparedFace::from_found(&face)
                 },
             })
         });
@@ -289,7 +290,7 @@ impl VerifyRun<'_> {
 }
 
 impl ComparedFace {
-    fn of_found(face: &Face) -> Self {
+    fn from_found(face: &Face) -> Self {
         let embedding = face.embedding.as_ref();
         Self {
             bbox: Some(face.bbox.to_array()),
@@ -302,7 +303,7 @@ impl ComparedFace {
         }
     }
 
-    fn of_stored(face: StoredFace) -> Self {
+    fn from_stored(face: StoredFace) -> Self {
         let embedding = face.embedding.as_ref();
         let results = face.results.map(serde_json::from_value);
         Self {

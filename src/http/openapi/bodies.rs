@@ -4,9 +4,9 @@
 //! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
 //! options: msgpack, a multipart form, and the bytes of one image.
 
-use facescan_batches::operation::BatchOperation;
 use facescan_pipeline::admission::Priority;
 use facescan_pipeline::{
+    operation::BatchOperation,
     operations::{
         enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
         process::request::ProcessRequest, scan::request::ScanRequest,

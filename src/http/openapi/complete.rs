@@ -54,7 +54,7 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         (HEADER.to_owned(), RefOr::T(header())),
     ]);
     while flatten(schemas) {}
-    close(schemas, &Step::name());
+    close(schemas, &<Step as ToSchema>::name());
     // Otherwise the schema would also accept an image with faces.
     close(schemas, ENCODED_IMAGE);
     for item in document.paths.paths.values_mut() {
@@ -329,6 +329,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use facescan_pipeline::operation;
 
     fn document() -> serde_json::Value {
         serde_json::to_value(crate::http::openapi_document()).unwrap()
@@ -378,6 +379,17 @@ mod tests {
                     operation["operationId"]
                 );
             }
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_route() {
+        let document = document();
+        let paths = document["paths"].as_object().unwrap();
+        for operation in operation::Operation::ALL {
+            let end = format!("/{}", operation.name());
+            let mut routes = paths.iter().filter(|(path, _)| path.ends_with(&end));
+            assert!(routes.any(|(_, item)| item["post"].is_object()), "{end}");
         }
     }
 

@@ -1,21 +1,17 @@
 //! The key of the models that decide the results of a batch. A worker processes the batches whose key it has.
 
-use std::borrow::Cow;
-
 use facescan_config::{Config, DecodeMode};
 use facescan_inference::device_task::{DeviceTask, Workload};
-use facescan_pipeline::Pipeline;
+use facescan_pipeline::{Pipeline, operation::BatchOperation};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-
-use super::BatchOperation;
 
 /// The version of results without a scan. Increase it when the same bytes, models and options can have another result.
 const RESULT_VERSION: u32 = 1;
 
 /// A set of models that batches need, by the device tasks that run them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ModelsKey(Cow<'static, [DeviceTask]>);
+pub(super) struct ModelsKey(Vec<DeviceTask>);
 
 impl ModelsKey {
     /// Returns the smallest declared set that has the models of all `tasks`.
@@ -28,20 +24,18 @@ impl ModelsKey {
         let declared = Self::declared()
             .into_iter()
             .filter(|set| needed.iter().all(|task| set.contains(task)));
-        match declared.min_by_key(|set| set.len()) {
-            Some(set) => Self(Cow::Borrowed(set)),
-            None => Self(Cow::Owned(needed)),
-        }
+        Self(declared.min_by_key(Vec::len).unwrap_or(needed))
     }
 
     /// Returns the sets that the operations declare, each once.
-    fn declared() -> Vec<&'static [DeviceTask]> {
-        let mut sets: Vec<&'static [DeviceTask]> = Vec::new();
-        for operation in BatchOperation::ALL {
-            for set in operation.model_sets() {
-                if !sets.contains(set) {
-                    sets.push(set);
-                }
+    fn declared() -> Vec<Vec<DeviceTask>> {
+        let mut sets = Vec::new();
+        for set in BatchOperation::ALL
+            .into_iter()
+            .flat_map(BatchOperation::model_sets)
+        {
+            if !sets.contains(&set) {
+                sets.push(set);
             }
         }
         sets
@@ -78,7 +72,7 @@ pub fn models_keys(config: &Config, pipeline: &Pipeline) -> Vec<[u8; 32]> {
     };
     let sets = ModelsKey::declared().into_iter();
     sets.filter(|set| pipeline.models.check(set).is_ok())
-        .map(|set| ModelsKey(Cow::Borrowed(set)))
+        .map(ModelsKey)
         .flat_map(|key| modes.iter().map(move |&mode| (key.clone(), mode)))
         .map(|(key, mode)| key.digest(mode, config, pipeline))
         .collect()
@@ -92,7 +86,7 @@ mod tests {
     const CLAIMED_KEYS: usize = 8;
 
     fn key(tasks: &[DeviceTask]) -> Vec<DeviceTask> {
-        ModelsKey::for_tasks(tasks).0.into_owned()
+        ModelsKey::for_tasks(tasks).0
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl<'a> ChunkRun<'a> {
         let batches = &self.worker.batches;
         let pipeline = &batches.runner.pipeline;
         let chunk = &self.chunk;
-        BatchPlan::of_stored(&chunk.operation, &chunk.options, &batches.config, pipeline)
+        BatchPlan::from_stored(&chunk.operation, &chunk.options, &batches.config, pipeline)
     }
 
     async fn run(&self, plan: &BatchPlan, stop: &CancellationToken) -> Result<(), LeaseLost> {

@@ -271,9 +271,7 @@ impl ItemRunner<'_> {
     }
 
     async fn try_run(&self, item: &LeasedItem) -> Result<ItemEnd, RunError> {
-        // A search is made again, because the collection has other faces by now.
-        let can_repeat = !self.plan.has_scans() && !matches!(self.plan, BatchPlan::Search(_));
-        if let (Some(payload), true) = (item.payload, can_repeat) {
+        if let Some(payload) = item.payload.filter(|_| self.plan.repeats_results()) {
             let store = &self.batches.store;
             let earlier = store.result_of_payload(self.batch, payload).await;
             if let Some(result) = earlier.map_err(PipelineError::from)? {
@@ -284,7 +282,7 @@ impl ItemRunner<'_> {
                 });
             }
         }
-        if let BatchPlan::Search(_) = self.plan {
+        if self.plan.search().is_some() {
             // Before the image costs anything.
             self.batches.collections.check_quota(self.context).await?;
         }

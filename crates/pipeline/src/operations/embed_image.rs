@@ -18,6 +18,7 @@ use crate::{
         work::{self, Size},
     },
     models::encoder::{Encoder, PendingVector},
+    operation::Operation,
     plan::{Plan, ScanForm, StoredAs},
 };
 
@@ -74,8 +75,8 @@ impl ImageEmbeddingPlan {
 impl Plan for ImageEmbeddingPlan {
     type Output = Scan;
 
-    fn name(&self) -> &'static str {
-        "embed"
+    fn operation(&self) -> Operation {
+        Operation::Embed
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {
@@ -89,7 +90,7 @@ impl Plan for ImageEmbeddingPlan {
     // No option decides the vector, so `key_options` has none.
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
         Some(StoredAs {
-            operation: "embed_image",
+            name: "embed_image",
             storage: &self.storage,
             form: ScanForm::SCAN,
         })
@@ -177,7 +178,7 @@ impl ImageEmbeddingPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::scan::kind::EmbedKind;
+    use crate::operations::scan::request::EmbedKind;
 
     #[test]
     fn options_about_faces_are_rejected_by_name() {

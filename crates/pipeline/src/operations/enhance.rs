@@ -24,6 +24,7 @@ use crate::{
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
+    operation::Operation,
     plan::Plan,
 };
 
@@ -32,8 +33,8 @@ pub use finish_job::FinishJob;
 impl Plan for EnhancePlan {
     type Output = EnhanceResult;
 
-    fn name(&self) -> &'static str {
-        "enhance"
+    fn operation(&self) -> Operation {
+        Operation::Enhance
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {

@@ -27,6 +27,7 @@ use crate::{
         work::{self, Size},
     },
     models::row_job::RowJob,
+    operation::Operation,
     plan::Plan,
 };
 
@@ -231,8 +232,8 @@ impl AsRef<[u8]> for Floats {
 impl Plan for PreprocessPlan {
     type Output = Row;
 
-    fn name(&self) -> &'static str {
-        "preprocess"
+    fn operation(&self) -> Operation {
+        Operation::Preprocess
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {

@@ -20,6 +20,7 @@ use crate::{
         work::{self, Size},
     },
     models::row_job::RowJob,
+    operation::Operation,
     plan::Plan,
 };
 
@@ -55,8 +56,8 @@ impl ProcessPlan {
 impl Plan for ProcessPlan {
     type Output = ProcessResult;
 
-    fn name(&self) -> &'static str {
-        "process"
+    fn operation(&self) -> Operation {
+        Operation::Process
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {

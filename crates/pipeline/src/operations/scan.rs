@@ -1,7 +1,6 @@
 //! The stages of a scan of one image: decode, detect, align, measure, embed.
 
 pub(crate) mod faces;
-pub mod kind;
 pub mod plan;
 pub mod request;
 
@@ -31,6 +30,7 @@ use crate::{
         detector::PendingDetection,
         grader::{Grader, PendingQuality},
     },
+    operation::Operation,
     plan::{Plan, ScanForm, StoredAs},
 };
 
@@ -54,8 +54,8 @@ struct ScanRun<'a> {
 impl Plan for ScanPlan {
     type Output = Scan;
 
-    fn name(&self) -> &'static str {
-        self.kind.name()
+    fn operation(&self) -> Operation {
+        self.kind.operation()
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {
@@ -68,7 +68,7 @@ impl Plan for ScanPlan {
 
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
         Some(StoredAs {
-            operation: self.kind.name(),
+            name: self.operation().name(),
             storage: &self.storage,
             form: ScanForm::SCAN,
         })

@@ -14,7 +14,7 @@ use utoipa::{
 use super::ErrorEntry;
 use crate::{
     core::run::{DevicesUsed, RunOutput, Timings},
-    models::used::ModelsUsed,
+    models::ModelsUsed,
 };
 use facescan_inference::device::DeviceState;
 
@@ -33,6 +33,7 @@ pub trait ImageResult: ToSchema {
 
 /// Adds the schema of an image with a result `T`. Returns a reference to it.
 pub fn add_image<T: ToSchema>(name: &str, schemas: &mut NamedSchemas) -> Ref {
+    add::<T>(schemas);
     schemas.push((name.to_owned(), Success::<T>::schema()));
     Success::<T>::schemas(schemas);
     Ref::from_schema_name(name)
@@ -203,15 +204,16 @@ impl<T> Outcome<T> {
     /// Removes the devices unless an operation fell back.
     pub fn keep_fallbacks_only(&mut self) {
         if let Self::Ok(success) = self {
-            let has_fallback = |used: &DevicesUsed| used.values().any(DeviceState::fell_back);
-            success.devices.take_if(|used| !has_fallback(used));
+            success
+                .devices
+                .take_if(|used| !used.values().any(DeviceState::fell_back));
         }
     }
 }
 
 impl<T: ImageResult> PartialSchema for Response<T> {
     fn schema() -> RefOr<Schema> {
-        let text = |text| {
+        let text = |text: &'static str| {
             ObjectBuilder::new()
                 .schema_type(Type::String)
                 .description(Some(text))

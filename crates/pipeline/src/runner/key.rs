@@ -19,11 +19,11 @@ const PIPELINE_VERSION: u32 = 1;
 
 /// Returns a digest of everything that decides the content of a result, except the bytes of the image.
 ///
-/// `operation` is the name in the database, `tasks` are those of the plan, and `precision` is that of the vectors.
+/// `name` is that of the results in the database, `tasks` are those of the plan, and `precision` is that of the vectors.
 pub(super) fn scan_key<P: Plan>(
     pipeline: &Pipeline,
     plan: &P,
-    operation: &str,
+    name: &str,
     tasks: &[DeviceTask],
     precision: Option<NumericPrecision>,
 ) -> ContentHash {
@@ -33,7 +33,7 @@ pub(super) fn scan_key<P: Plan>(
         .collect();
     let mut key = json!({
         "version": PIPELINE_VERSION,
-        "operation": operation,
+        "operation": name,
         "models": models,
         "background": pipeline.decoding.background,
     });

@@ -56,7 +56,7 @@ impl<P: Plan> Storage<'_, P> {
             id: self.pipeline.clock.new_id(),
             // A row may have run on another device than expected at the lookup.
             scan_key: self.key(precisions.first()),
-            operation: self.stored.operation.to_owned(),
+            operation: self.stored.name.to_owned(),
             detector: detects
                 .then(|| model_file(&models.detector.spec))
                 .transpose()?,

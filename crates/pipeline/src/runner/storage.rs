@@ -146,8 +146,8 @@ impl<'a, P: Plan> Storage<'a, P> {
 
     /// Returns the key of the result, whose vectors have this precision.
     pub(crate) fn key(&self, precision: Option<NumericPrecision>) -> ContentHash {
-        let operation = self.stored.operation;
-        scan_key(self.pipeline, self.plan, operation, &self.tasks, precision)
+        let name = self.stored.name;
+        scan_key(self.pipeline, self.plan, name, &self.tasks, precision)
     }
 
     async fn hash(&self, file: &mut ImageFile) -> Result<ContentHash, PipelineError> {

@@ -18,9 +18,10 @@ use facescan_pipeline::{
     context::RequestContext,
     core::error::PipelineError,
     models::{crop_model::CropModel, encoder::Encoder},
+    operation::ScanKind,
     operations::{
         enhance::{plan::EnhancePlan, request::EnhanceRequest},
-        scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+        scan::{plan::ScanPlan, request::ScanRequest},
     },
 };
 use futures::future::join_all;

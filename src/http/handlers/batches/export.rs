@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use facescan_batches::{operation::BatchOperation, results::StoredItems, watches::HeldStream};
+use facescan_batches::{operation, results::StoredItems, watches::HeldStream};
 use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::Batch;
@@ -50,9 +50,10 @@ impl Export {
         query: ItemsQuery,
     ) -> Result<Self, ApiError> {
         let batches = &request.state.batches;
-        let scopes: &[Scope] = match batch.operation == BatchOperation::Search.name() {
-            true => &[Scope::Batch, Scope::Search],
-            false => &[Scope::Batch],
+        let scopes: &[Scope] = if operation::searches(&batch.operation) {
+            &[Scope::Batch, Scope::Search]
+        } else {
+            &[Scope::Batch]
         };
         Ok(Self {
             state: AppState::clone(&request.state),

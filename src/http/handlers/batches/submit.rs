@@ -40,7 +40,7 @@ const MAX_KEY_BYTES: usize = 255;
     post, path = "/batches", operation_id = "create_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(
-        ("operation" = Option<facescan_batches::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
+        ("operation" = Option<facescan_pipeline::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
         ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
     ),
     request_body = BatchRequestBody,

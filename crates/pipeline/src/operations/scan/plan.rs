@@ -5,12 +5,14 @@ use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::device_task::DeviceTask;
 use serde_json::{Value, json};
 
-use super::kind::ScanKind;
-use crate::core::{
-    memory,
-    options::{DetectOptions, StorageOptions},
-    run::RunOptions,
-    work::{self, Size},
+use crate::{
+    core::{
+        memory,
+        options::{DetectOptions, StorageOptions},
+        run::RunOptions,
+        work::{self, Size},
+    },
+    operation::ScanKind,
 };
 
 /// The options of a request, with every default filled in and every range checked.
@@ -47,8 +49,8 @@ impl ScanPlan {
         if !self.aligned {
             tasks.extend([DeviceTask::ImageProcessing, DeviceTask::FaceDetection]);
         }
-        tasks.extend(self.kind.face_task());
-        if self.quality && !tasks.contains(&DeviceTask::QualityChecks) {
+        tasks.extend(self.kind.model());
+        if self.quality {
             tasks.push(DeviceTask::QualityChecks);
         }
         tasks
@@ -62,7 +64,7 @@ impl ScanPlan {
             return None;
         }
         let side = self.detect.det_size.side();
-        Some(match self.kind.face_task() {
+        Some(match self.kind.model() {
             None => side,
             // Faces are cut from the reduced image. At twice the side, few faces need the image in full after all.
             Some(_) => 2 * side,
@@ -71,7 +73,7 @@ impl ScanPlan {
 
     /// Returns whether the quality of the whole image is measured.
     pub(super) fn measures_image(&self) -> bool {
-        self.kind.measures_image() && !self.aligned
+        self.kind.measures_quality() && !self.aligned
     }
 
     /// Returns the memory for an image of a size.

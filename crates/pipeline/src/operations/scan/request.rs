@@ -2,14 +2,11 @@
 
 use facescan_config::{Config, DecodeMode, DetSize, EmbeddingFormat};
 use facescan_imaging::quality::acceptance::Preset;
-use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
+use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
-    kind::{EmbedKind, ScanKind},
-    plan::ScanPlan,
-};
+use super::plan::ScanPlan;
 use crate::{
     admission::Priority,
     core::{
@@ -19,7 +16,19 @@ use crate::{
         },
         run::RunOptions,
     },
+    operation::ScanKind,
 };
+
+/// The subject of the vectors of `/embed`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbedKind {
+    /// Each face.
+    #[default]
+    Face,
+    /// The whole image.
+    Image,
+}
 
 /// Options of a scan. The settings have the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
@@ -129,11 +138,14 @@ impl ScanRequest {
         config: &Config,
         thresholds: &Thresholds,
     ) -> Result<ScanPlan, PipelineError> {
-        if self.kind == Some(EmbedKind::Image) {
-            return Err(PipelineError::invalid_option(
-                "kind",
-                "`image` works only with /embed",
-            ));
+        match self.kind.unwrap_or_default() {
+            EmbedKind::Face => {}
+            EmbedKind::Image => {
+                return Err(PipelineError::invalid_option(
+                    "kind",
+                    "`image` works only with /embed",
+                ));
+            }
         }
         let requested = DetectRequest {
             min_score: self.min_score,
@@ -145,7 +157,7 @@ impl ScanRequest {
         };
         let detect = requested.resolve(&config.detection, thresholds)?;
         let aligned = self.aligned.unwrap_or(false);
-        if aligned && kind.face_task().is_none() {
+        if aligned && kind.model().is_none() && !kind.measures_quality() {
             return Err(PipelineError::invalid_option(
                 "aligned",
                 "an aligned crop has nothing to detect; use an operation on faces, such as /embed",
@@ -162,8 +174,7 @@ impl ScanRequest {
                 None => DecodeMode::Full,
             },
             landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
-            quality: self.quality.unwrap_or(false)
-                || kind.face_task() == Some(DeviceTask::QualityChecks),
+            quality: self.quality.unwrap_or(false) || kind.measures_quality(),
             preset: self.preset.unwrap_or(config.quality.preset),
             crops,
             aligned,

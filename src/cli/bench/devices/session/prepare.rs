@@ -1,7 +1,7 @@
 //! Prepares the material with the application's own decoder and detector, before the measurement.
 
 use anyhow::Context;
-use facescan_pipeline::operations::scan::{kind::ScanKind, request::ScanRequest};
+use facescan_pipeline::{operation::ScanKind, operations::scan::request::ScanRequest};
 
 use super::Session;
 use crate::cli::bench::{
