@@ -166,6 +166,10 @@ mod tests {
         books: u32,
     }
 
+    impl InFile for Shelf {
+        const TYPES: &'static [&'static str] = &["image/*"];
+    }
+
     fn body() -> Negotiated<Shelf> {
         Negotiated::small(Accepted::Json, &Shelf { books: 3 }).unwrap()
     }
@@ -189,6 +193,15 @@ mod tests {
         described([NoContent]);
         described([Deletion::Queued, Deletion::Done]);
         described([Json(Shelf { books: 3 })]);
+    }
+
+    #[test]
+    fn a_body_that_can_be_a_file_has_the_types_of_both() {
+        let description = described([FileOr::Body(body())]);
+        let response = serde_json::to_value(&description.responses["200"]).unwrap();
+        let types = response["content"].as_object().unwrap().keys();
+        let expected = ["application/json", "application/msgpack", "image/*"];
+        assert_eq!(types.collect::<Vec<_>>(), expected);
     }
 
     #[test]
