@@ -66,8 +66,12 @@ pub fn run(
     provenance: &Provenance,
     args: EmbedArgs,
 ) -> anyhow::Result<ExitCode> {
-    if args.kind == Kind::Face && args.out.is_none() {
-        return scan::run(config, provenance, args.scan, ScanKind::Embed);
+    match args.kind {
+        Kind::Face if args.out.is_none() => {
+            return scan::run(config, provenance, args.scan, ScanKind::Embed);
+        }
+        Kind::Face => config = config.without_encoder(),
+        Kind::Image => {}
     }
     start_quiet_logs(&config, provenance)?;
     if !args.scan.store {
@@ -76,9 +80,6 @@ pub fn run(
     files::check(&args.scan.paths)?;
     args.scan.check_prints_vectors()?;
     let ending = args.out.as_deref().map(Ending::of).transpose()?;
-    if args.kind == Kind::Face {
-        config = config.without_encoder();
-    }
     tokio_runtime()?.block_on(async {
         let app = start_app(config).await?;
         let plan = args.plan(&app)?;
