@@ -266,4 +266,6 @@ impl Drop for Shared {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

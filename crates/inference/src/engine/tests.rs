@@ -1,43 +1,16 @@
-use std::{
-    num::NonZeroUsize,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, future::join_all};
 use proptest::{prelude::*, test_runner::TestRunner};
 
+use super::testing::{ROW, grouping, parts, send, signature, sum_of, sums};
 use super::*;
-use crate::metrics::recorder::Recorder;
-use crate::placement::{Precision, Provider};
-use crate::pool::Stage;
 use crate::{
-    backend::{Batch, fake::FakeBackend},
-    tensor::Signature,
+    backend::fake::FakeBackend,
+    metrics::recorder::Recorder,
+    placement::{Precision, Provider},
+    pool::Stage,
 };
-use facescan_clock::SystemClock;
-
-const ROW: [usize; 1] = [2];
-
-fn signature() -> Signature {
-    Signature {
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-    }
-}
-
-/// Returns the sum of each row, as `[rows, 1]`.
-fn sums(batch: Batch<'_>) -> Vec<Tensor> {
-    let data: Vec<f32> = batch
-        .data
-        .chunks(batch.row_len())
-        .map(|row| row.iter().sum())
-        .collect();
-    vec![Tensor {
-        name: "sum".into(),
-        shape: vec![batch.rows(), 1],
-        data,
-    }]
-}
 
 struct Rig {
     engine: Engine,
@@ -45,47 +18,18 @@ struct Rig {
     metrics: Recorder,
 }
 
-fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, fixed: bool) -> Rig {
-    let pool = Arc::new(CpuPool::new(NonZeroUsize::new(sessions).unwrap()).unwrap());
+fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, sizes: BatchSizes) -> Rig {
     let metrics = Recorder::default();
-    let per_worker = backend.on_cpu(sessions);
-    let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker,
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
-        device: None,
-        grouping: Grouping {
-            max_rows: max_rows.try_into().unwrap(),
-            sizes: if fixed {
-                BatchSizes::Fixed
-            } else {
-                BatchSizes::Any
-            },
-            max_delay: Duration::ZERO,
-        },
-        usual_row_len: 2,
-        pool: Arc::clone(&pool),
-        clock: Arc::new(SystemClock::start()),
+    let parts = EngineParts {
+        grouping: grouping(max_rows, sizes),
         metrics: Arc::new(metrics.clone()),
-    });
+        ..parts(backend.on_cpu(sessions))
+    };
     Rig {
-        engine,
-        pool,
+        pool: Arc::clone(&parts.pool),
+        engine: Engine::start(parts),
         metrics,
     }
-}
-
-fn send(engine: &Engine, value: f32) -> Pending {
-    let mut row = engine.claim(&ROW);
-    row.values().copy_from_slice(&[value, 1.0]);
-    row.commit()
-}
-
-fn sum_of(output: &RowOutput) -> f32 {
-    output.outputs[0].row(output.row)[0]
 }
 
 #[tokio::test]
@@ -94,7 +38,7 @@ async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
         assert_eq!(batch.rows(), 2);
         Ok(sums(batch))
     });
-    let rig = rig(&backend, 1, 2, true);
+    let rig = rig(&backend, 1, 2, BatchSizes::Fixed);
     let pending: Vec<_> = (0..5u8)
         .map(|value| send(&rig.engine, value.into()))
         .collect();
@@ -113,7 +57,9 @@ async fn outputs_without_a_batch_dimension_for_one_row_get_one() {
             data: batch.data.to_vec(),
         }])
     });
-    let output = send(&rig(&backend, 1, 1, true).engine, 7.0).await.unwrap();
+    let output = send(&rig(&backend, 1, 1, BatchSizes::Fixed).engine, 7.0)
+        .await
+        .unwrap();
     assert_eq!(output.outputs[0].shape, [1, 2, 1]);
     assert_eq!(output.outputs[0].row(output.row), [7.0, 1.0]);
 }
@@ -131,7 +77,7 @@ async fn a_failed_run_and_a_panic_are_errors_and_the_engine_keeps_running() {
             _ => Ok(sums(batch)),
         }
     });
-    let rig = rig(&backend, 1, 4, false);
+    let rig = rig(&backend, 1, 4, BatchSizes::Any);
     for _ in 0..2 {
         let error = send(&rig.engine, 1.0).await.unwrap_err();
         assert!(matches!(error, EngineError::Backend(_)), "{error}");
@@ -154,7 +100,7 @@ async fn rows_committed_during_a_run_share_the_next_batch_and_abandoned_rows_are
         }
         Ok(sums(batch))
     });
-    let rig = rig(&backend, 1, 8, false);
+    let rig = rig(&backend, 1, 8, BatchSizes::Any);
     let first = send(&rig.engine, 0.0);
     entered.recv_async().await.unwrap();
     // The session is busy, so these rows wait. One of their callers leaves.
@@ -187,24 +133,12 @@ async fn a_single_row_runs_on_all_cores_and_rows_under_load_on_one_session_per_w
         .on_cpu(1)
     };
     let pool = Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap());
-    let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker: named(1.0),
-            all_cores: named(9.0).pop(),
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
-        device: None,
-        grouping: Grouping {
-            max_rows: NonZeroUsize::MIN,
-            sizes: BatchSizes::Any,
-            max_delay: Duration::ZERO,
-        },
-        usual_row_len: 2,
+    let mut parts = EngineParts {
         pool: Arc::clone(&pool),
-        clock: Arc::new(SystemClock::start()),
-        metrics: Arc::<Recorder>::default(),
-    });
+        ..parts(named(1.0))
+    };
+    parts.sessions.all_cores = named(9.0).pop();
+    let engine = Engine::start(parts);
     assert_eq!(sum_of(&send(&engine, 0.0).await.unwrap()), 9.0);
     // Another job occupies the other thread.
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -278,14 +212,14 @@ fn no_row_is_lost_or_crossed() {
     let mix = (
         1..=3usize,
         1..=6usize,
-        any::<bool>(),
+        prop_oneof![Just(BatchSizes::Any), Just(BatchSizes::Fixed)],
         prop::collection::vec(prop::collection::vec(fate(), 1..6), 1..6),
     );
     let config = ProptestConfig::with_cases(1000);
     TestRunner::new(config)
-        .run(&mix, |(sessions, max_rows, fixed, requests)| {
+        .run(&mix, |(sessions, max_rows, sizes, requests)| {
             runtime.block_on(async {
-                let rig = rig(&backend, sessions, max_rows, fixed);
+                let rig = rig(&backend, sessions, max_rows, sizes);
                 // Each request writes on a thread of the pool, as in the pipeline.
                 let requests = requests.into_iter().enumerate().map(|(request, fates)| {
                     let engine = rig.engine.clone();
@@ -336,26 +270,12 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
         Ok(sums(batch))
     });
     let replacement = backend.clone();
-    let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker: vec![backend.session(reduced, false)],
-            all_cores: None,
-            replacement: Some(Arc::new(move || {
-                Ok(replacement.session(DevicePlacement::CPU, false))
-            })),
-            placement: reduced,
-        },
-        device: None,
-        grouping: Grouping {
-            max_rows: NonZeroUsize::MIN,
-            sizes: BatchSizes::Any,
-            max_delay: Duration::ZERO,
-        },
-        usual_row_len: 2,
-        pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
-        clock: Arc::new(SystemClock::start()),
-        metrics: Arc::<Recorder>::default(),
-    });
+    let mut parts = parts(vec![backend.session(reduced, false)]);
+    parts.sessions.placement = reduced;
+    parts.sessions.replacement = Some(Arc::new(move || {
+        Ok(replacement.session(DevicePlacement::CPU, false))
+    }));
+    let engine = Engine::start(parts);
     let mut ran_on = Vec::new();
     for value in [1.0, POISON, 1.0] {
         ran_on.push(send(&engine, value).await.unwrap().ran_on);
@@ -369,25 +289,13 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
 #[tokio::test]
 async fn a_delay_lets_a_batch_fill_and_a_full_batch_does_not_wait() {
     let backend = FakeBackend::new(signature(), |batch| Ok(sums(batch)));
-    let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
-    let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker: backend.on_cpu(1),
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
-        device: None,
-        grouping: Grouping {
-            max_rows: 2.try_into().unwrap(),
-            sizes: BatchSizes::Any,
-            max_delay: Duration::from_secs(3600),
-        },
-        usual_row_len: 2,
-        pool: Arc::clone(&pool),
-        clock: Arc::new(SystemClock::start()),
-        metrics: Arc::<Recorder>::default(),
-    });
+    let mut parts = parts(backend.on_cpu(1));
+    parts.grouping = Grouping {
+        max_delay: Duration::from_secs(3600),
+        ..grouping(2, BatchSizes::Any)
+    };
+    let pool = Arc::clone(&parts.pool);
+    let engine = Engine::start(parts);
     let mut first = send(&engine, 1.0);
     pool.run(Stage::Begin, || ()).await.unwrap();
     assert!(
@@ -426,25 +334,15 @@ async fn one_timer_ends_the_wait_of_all_rows_of_a_batch() {
     });
     let delay = Duration::from_millis(5);
     let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker: backend.on_cpu(1),
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
-        device: None,
         grouping: Grouping {
-            max_rows: 200.try_into().unwrap(),
-            sizes: BatchSizes::Any,
             max_delay: delay,
+            ..grouping(200, BatchSizes::Any)
         },
-        usual_row_len: 2,
-        pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
         clock: Arc::new(TokioClock {
             runtime: Handle::current(),
             started: tokio::time::Instant::now(),
         }),
-        metrics: Arc::<Recorder>::default(),
+        ..parts(backend.on_cpu(1))
     });
     let queue_depth = engine.queue_depth();
     let tasks = || Handle::current().metrics().num_alive_tasks();

@@ -7,35 +7,24 @@ use futures::future::join_all;
 use proptest::{prelude::*, test_runner::TestRunner};
 
 use super::*;
-use crate::log_recorder::LogRecorder;
-use crate::metrics::recorder::Recorder;
-use crate::pool::CpuPool;
 use crate::{
     backend::{BackendError, fake::FakeBackend},
     breaker::BreakerSettings,
-    engine::{BatchSizes, Engine, EngineParts, Pending, RowOutput, Sessions},
+    engine::{
+        BatchSizes, Engine, EngineParts, RowOutput,
+        testing::{ROW, grouping, parts, send, signature, sum_of, sums},
+    },
+    log_recorder::LogRecorder,
+    metrics::recorder::Recorder,
     placement::{Precision, Provider},
     proof::Tolerance,
-    tensor::Signature,
 };
-use facescan_clock::SystemClock;
-
-const ROW: [usize; 1] = [2];
 
 const CUDA: DevicePlacement = DevicePlacement {
     provider: Provider::Cuda,
     index: 0,
     precision: Precision::Full,
 };
-
-/// Returns the sum of each row.
-fn sums(batch: Batch<'_>) -> Vec<Tensor> {
-    vec![Tensor {
-        name: "sum".into(),
-        shape: vec![batch.rows(), 1],
-        data: batch.data.chunks(2).map(|row| row.iter().sum()).collect(),
-    }]
-}
 
 type RunResult = Result<Vec<Tensor>, BackendError>;
 
@@ -97,13 +86,9 @@ fn rig_with(
     on_cpu: impl Fn(Batch<'_>) -> Vec<Tensor> + Send + Sync + 'static,
     device: impl Fn(usize, Batch<'_>) -> RunResult + Send + Sync + 'static,
 ) -> Rig {
-    let signature = Signature {
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-    };
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let backend = FakeBackend::with_placements(signature, move |placement, batch| {
+    let backend = FakeBackend::with_placements(signature(), move |placement, batch| {
         if placement == DevicePlacement::CPU {
             return Ok(on_cpu(batch));
         }
@@ -124,13 +109,6 @@ fn rig_with(
         Arc::new(move || Ok(backend.session(CUDA, false)))
     };
     let engine = Engine::start(EngineParts {
-        sessions: Sessions {
-            per_worker: cpu,
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
-        grouping: grouping(1, BatchSizes::Any),
         device: Some(DeviceParts {
             placement: CUDA,
             open,
@@ -142,10 +120,8 @@ fn rig_with(
             must_be_finite: true,
             check_every: NonZeroU64::new(setting.check_every),
         }),
-        usual_row_len: 2,
-        pool: Arc::new(CpuPool::new(2.try_into().unwrap()).unwrap()),
-        clock: Arc::new(SystemClock::start()),
         metrics: Arc::new(metrics.clone()),
+        ..parts(cpu)
     });
     Rig {
         engine,
@@ -155,21 +131,7 @@ fn rig_with(
     }
 }
 
-fn grouping(max_rows: usize, sizes: BatchSizes) -> Grouping {
-    Grouping {
-        max_rows: max_rows.try_into().unwrap(),
-        sizes,
-        max_delay: Duration::ZERO,
-    }
-}
-
 impl Rig {
-    fn send(&self, value: f32) -> Pending {
-        let mut row = self.engine.claim(&ROW);
-        row.values().copy_from_slice(&[value, 1.0]);
-        row.commit()
-    }
-
     /// Sends rows that share a batch, and checks every result.
     async fn send_together(&self, rows: usize) -> Vec<RowOutput> {
         // A batch cannot run while one of its rows is claimed and not yet written.
@@ -202,7 +164,7 @@ impl Rig {
     /// Sends rows until one runs on the device.
     async fn send_until_recovered(&self) {
         loop {
-            let output = self.send(1.0).await.unwrap();
+            let output = send(&self.engine, 1.0).await.unwrap();
             assert_eq!(sum_of(&output), 2.0);
             if output.fallback.is_none() {
                 return;
@@ -214,10 +176,6 @@ impl Rig {
         let report = self.health.report(Duration::ZERO);
         report.fallbacks.get(fault.name()).copied().unwrap_or(0)
     }
-}
-
-fn sum_of(output: &RowOutput) -> f32 {
-    output.outputs[0].row(output.row)[0]
 }
 
 fn faults(outputs: &[RowOutput]) -> Vec<Option<Fault>> {
@@ -502,7 +460,7 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
                     .iter()
                     .enumerate()
                     .map(|(index, stays)| {
-                        let pending = rig.send(index as f32);
+                        let pending = send(&rig.engine, index as f32);
                         stays.then_some((index, pending))
                     })
                     .collect();
