@@ -44,7 +44,7 @@ test: ## run all tests, with a temporary Postgres server
 test-torch: ## build with libtorch and run its tests; run `make test` first
 	scripts/setup --tests --torch
 	scripts/torchscript
-	$(WITH_TORCH) cargo test --locked -p facescan -p facescan-inference -p facescan-pipeline --features facescan/torch --lib --test it -- torch golden_values
+	$(WITH_TORCH) cargo test --locked -p facescan -p facescan-inference -p facescan-pipeline --features facescan/torch --lib --test it -- torch golden_values graphs::
 
 test-triton: ## test the remote backend with a Triton server (Linux x86-64, Python 3.11)
 	scripts/setup --triton

@@ -2,7 +2,7 @@
 //!
 //! Order: denoise, upscale, gamma, CLAHE, contrast, sharpness, unsharp mask. Contrast, sharpness and unsharp mask are
 //! within one level of Pillow's `ImageEnhance` and `ImageFilter`. The constants of all steps are defined here once, for
-//! the CPU, for the graphs that devices run and for tensor code.
+//! the CPU and for the graphs that devices run.
 
 mod clahe;
 mod filters;
@@ -37,7 +37,7 @@ pub const SMOOTH_CENTER: u32 = 5;
 pub const SMOOTH_SUM: u32 = SMOOTH_CENTER + 8;
 
 /// Standard deviation of the unsharp mask's blur in pixels, as `ImageFilter.UnsharpMask` takes it.
-pub const UNSHARP_RADIUS: f32 = 1.0;
+const UNSHARP_RADIUS: f32 = 1.0;
 /// The share of the difference that the unsharp mask adds, in percent.
 pub const UNSHARP_PERCENT: u32 = 120;
 /// The unsharp mask ignores differences up to this many levels.
@@ -46,17 +46,17 @@ pub const UNSHARP_THRESHOLD: u32 = 3;
 /// Passes of the extended box along each axis that make Pillow's Gaussian blur of σ = 1.
 pub const BLUR_PASSES: usize = 3;
 /// Fractional bits of the weights of a pass.
-pub const BLUR_BITS: u32 = 24;
+const BLUR_BITS: u32 = 24;
 /// The weight of the center: 2²⁴ / 1.5 rounded up, as Pillow computes it in single precision. One less changes every
 /// third sample by a level.
-pub const BLUR_CENTER: u32 = 11_184_811;
+const BLUR_CENTER: u32 = 11_184_811;
 /// The weight of each of its two neighbors.
-pub const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTER) / 2;
+const BLUR_SIDE: u32 = ((1 << BLUR_BITS) - BLUR_CENTER) / 2;
 
 /// CLAHE clips histogram bins at this multiple of a flat histogram's height: OpenCV's `createCLAHE(2.0, (8, 8))`.
-pub const CLAHE_CLIP_LIMIT: f32 = 2.0;
+const CLAHE_CLIP_LIMIT: f32 = 2.0;
 /// CLAHE tiles along each side.
-pub const CLAHE_TILES: u32 = 8;
+const CLAHE_TILES: u32 = 8;
 
 /// Exponents of gamma correction; others are clamped.
 pub const GAMMA_RANGE: RangeInclusive<f32> = 0.1..=10.0;
@@ -290,7 +290,7 @@ impl PartlyEnhanced {
     }
 
     /// Returns the result if no steps are left.
-    pub fn into_enhanced(self) -> Enhanced {
+    fn into_enhanced(self) -> Enhanced {
         Enhanced {
             image: self.image,
             scale: self.scale,

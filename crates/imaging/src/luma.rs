@@ -1,7 +1,7 @@
 //! Gray by the luma of ITU-R BT.601: `0.299 R + 0.587 G + 0.114 B`.
 //!
-//! The weights are defined here once, for the CPU, for the graphs that devices run and for tensor code. Three roundings
-//! are in use, because each operation matches the library that defines it.
+//! The weights are defined here once, for the CPU and for the graphs that devices run. Three roundings are in use, because
+//! each operation matches the library that defines it.
 
 use image::RgbImage;
 
@@ -21,9 +21,9 @@ pub const PILLOW_BITS: u32 = 16;
 
 /// [`BT601`] in fixed point with [`OPENCV_BITS`] fractional bits. The weights add up to one. OpenCV's `COLOR_RGB2GRAY`
 /// uses them for 8 bits.
-pub const BT601_OPENCV: [u32; 3] = [4_899, 9_617, 1_868];
+const BT601_OPENCV: [u32; 3] = [4_899, 9_617, 1_868];
 /// Fractional bits of [`BT601_OPENCV`].
-pub const OPENCV_BITS: u32 = 14;
+const OPENCV_BITS: u32 = 14;
 
 /// Returns the luma without rounding, 0..=255.
 #[inline(always)]

@@ -1,5 +1,4 @@
-//! Small ONNX graphs that are built here: the image operations of the CPU for any execution provider of ONNX Runtime,
-//! tested against the CPU's results.
+//! Small ONNX graphs that are built here: the image operations of the CPU for any device, tested against the CPU's results.
 //!
 //! | graph | in | out | against the CPU |
 //! |---|---|---|---|
@@ -27,7 +26,7 @@ pub mod check;
 
 use session::GraphModel;
 
-/// An image operation that devices run: an ONNX graph, and the same computation as tensor code for libtorch.
+/// An image operation that devices run.
 ///
 /// This is the one list of them. Code that depends on the operation matches on it without a wildcard arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +44,6 @@ pub enum ImageGraph {
 }
 
 impl ImageGraph {
-    /// Returns every operation, with all of its variants.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let single = [Self::Quality, Self::BilinearTwoTap, Self::Blur];
-        let enhance = enhance::Steps::ALL.map(Self::Enhance);
-        let bilinear = process::Rounding::ALL.map(Self::Bilinear);
-        single.into_iter().chain(enhance).chain(bilinear)
-    }
-
     /// Returns the name of the graph in errors and logs, and the key of its session.
     pub fn name(self) -> &'static str {
         match self {
@@ -75,10 +66,5 @@ impl ImageGraph {
             Self::Bilinear(rounding) => process::bilinear(rounding),
             Self::Blur => process::blur(),
         }
-    }
-
-    /// Returns the operation of a graph, or `None` for other graphs, such as the self-test graph.
-    pub fn of(graph: &GraphModel) -> Option<Self> {
-        Self::all().find(|operation| operation.name() == graph.name)
     }
 }

@@ -5,7 +5,7 @@
 //! removed (`prune`). The same input returns the same bytes, so the registry can record their sha256.
 
 mod fold;
-mod initializer;
+pub(crate) mod initializer;
 mod prelu;
 mod prune;
 mod shapes;

@@ -1,5 +1,5 @@
 //! libtorch through the `tch` crate, linked into binaries with the feature `torch`: models from TorchScript files, and
-//! the image operations as tensor code.
+//! built-in graphs node by node.
 //!
 //! A model is requested by its ONNX file. This backend loads the TorchScript file beside it, which
 //! `scripts/torchscript` makes. The self-test at startup compares its outputs with those of the ONNX file.
@@ -10,19 +10,13 @@ use tch::{CModule, Cuda, Device, TchError};
 
 use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
-    graphs::{ImageGraph, session::GraphSession},
+    graphs::session::{GraphModel, GraphSession},
     placement::{DevicePlacement, Provider},
 };
-use code::TensorCode;
-use quality::Measures;
-use self_test::SelfTestGraph;
+use graph::LoadedGraph;
 use session::Loaded;
 
-mod code;
-mod enhance;
-mod process;
-mod quality;
-mod self_test;
+mod graph;
 mod session;
 
 #[cfg(test)]
@@ -44,27 +38,17 @@ impl Backend for TorchBackend {
     fn open(&self, opening: &Opening<'_>) -> Result<Vec<Box<dyn Session>>, BackendError> {
         let device = device(opening.placement)?;
         settle(opening.threads);
-        let failed = |error: TchError| match failure(&error) {
-            BackendError::Run { detail } => BackendError::Load {
-                path: opening.model.path(),
-                detail,
-            },
-            other => other,
-        };
         match opening.model {
             Model::File(path) => {
-                let module = Arc::new(module(path, device).map_err(failed)?);
-                let one = Loaded::new(module, device).map_err(failed)?;
+                let module = Arc::new(module(path, device).map_err(load_failure(opening))?);
+                let one = Loaded::new(module, device).map_err(load_failure(opening))?;
                 // A module holds the weights and is only read, so all sessions share one.
-                Ok(each(opening.count, &one))
+                let each = (0..opening.count).map(|_| Box::new(one.clone()) as Box<dyn Session>);
+                Ok(each.collect())
             }
-            Model::Graph(graph) if ImageGraph::of(graph) == Some(ImageGraph::Quality) => {
-                Ok(each(opening.count, &Measures::new(device)))
-            }
-            Model::Graph(graph) => {
-                let one = SelfTestGraph::new(&graph.bytes, device).map_err(failed)?;
-                Ok(each(opening.count, &one))
-            }
+            Model::Graph(graph) => (0..opening.count)
+                .map(|_| Ok(Box::new(loaded(graph, device, opening)?) as Box<dyn Session>))
+                .collect(),
         }
     }
 
@@ -72,21 +56,32 @@ impl Backend for TorchBackend {
         let device = device(opening.placement)?;
         settle(opening.threads);
         match opening.model {
-            Model::Graph(graph) => ImageGraph::of(graph),
-            Model::File(_) => None,
+            Model::Graph(graph) => Ok(Box::new(loaded(graph, device, opening)?)),
+            Model::File(_) => Err(BackendError::Load {
+                path: opening.model.path(),
+                detail: "a file is no built-in graph".to_owned(),
+            }),
         }
-        .map(|code| Box::new(TensorCode::new(code, device)) as Box<dyn GraphSession>)
-        .ok_or_else(|| BackendError::Load {
-            path: opening.model.path(),
-            detail: "there is no tensor code for it".to_owned(),
-        })
     }
 }
 
-fn each<S: Session + Clone + 'static>(count: usize, one: &S) -> Vec<Box<dyn Session>> {
-    (0..count)
-        .map(|_| Box::new(one.clone()) as Box<dyn Session>)
-        .collect()
+fn loaded(
+    graph: &GraphModel,
+    device: Device,
+    opening: &Opening<'_>,
+) -> Result<LoadedGraph, BackendError> {
+    LoadedGraph::new(&graph.bytes, device).map_err(load_failure(opening))
+}
+
+/// Returns the conversion of an error that ends the opening of a model.
+fn load_failure(opening: &Opening<'_>) -> impl Fn(TchError) -> BackendError {
+    move |error| match failure(&error) {
+        BackendError::Run { detail } => BackendError::Load {
+            path: opening.model.path(),
+            detail,
+        },
+        other => other,
+    }
 }
 
 /// Returns libtorch's name of a placement's device, if the device exists.

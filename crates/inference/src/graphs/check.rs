@@ -51,9 +51,19 @@ pub fn onnx_runtime() -> &'static OrtBackend {
     })
 }
 
-/// Returns a session on the CPU provider.
-pub fn open(model: &GraphModel) -> Graph {
-    RUNTIMES[0].open(model)
+/// Returns a session on each runtime, with the runtime's name.
+pub fn open_each(model: &GraphModel) -> Vec<(&'static str, Graph)> {
+    let runtimes = RUNTIMES.iter();
+    runtimes
+        .map(|runtime| (runtime.name, runtime.open(model)))
+        .collect()
+}
+
+/// Returns the same sessions without OpenVINO's.
+pub fn open_without_openvino(model: &GraphModel) -> Vec<(&'static str, Graph)> {
+    let mut sessions = open_each(model);
+    sessions.retain(|(runtime, _)| *runtime != "openvino");
+    sessions
 }
 
 /// One of the runtimes that compute the graphs here.

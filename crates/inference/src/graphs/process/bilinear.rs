@@ -23,11 +23,6 @@ pub enum Rounding {
     EachPass,
 }
 
-impl Rounding {
-    /// Every way to round.
-    pub const ALL: [Self; 3] = [Self::None, Self::Once, Self::EachPass];
-}
-
 /// Returns the graph of the antialiased resize.
 ///
 /// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`BilinearPlan::inputs`] adds. The output is `row`
