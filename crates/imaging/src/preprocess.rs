@@ -23,10 +23,10 @@ const RGB: usize = 3;
 pub const MAX_SIDE: u32 = 8192;
 
 /// The mean of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
-pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 
 /// The standard deviation of ImageNet's training images, RGB in 0..=1, as torchvision publishes it.
-pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// The library whose resize is matched; recorded with every output, because the outputs of a model depend on it.
 ///
