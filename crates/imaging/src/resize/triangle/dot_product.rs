@@ -1,4 +1,4 @@
-//! Horizontal pass in fixed point, eight taps of one pixel at a time: for windows that lie far apart.
+//! Horizontal pass in fixed point, eight taps of one pixel at a time.
 //!
 //! # Method
 //! Each pixel is the dot product of its window and its weights. A register has eight neighboring source pixels, sorted
@@ -6,8 +6,9 @@
 //! sums per channel. The partial sums of four pixels are then added together.
 //!
 //! # Error
-//! As in [`paired_taps`](super::paired_taps): products and sums are exact, and the weights are off by at most 0.0078
-//! levels per tap. With the maximum of 40 taps, that is 0.31 levels before rounding.
+//! Levels have 6 fractional bits and weights 14, so products and sums are exact. The error before rounding is that of
+//! the weights: at most 0.0078 levels per tap (see [`Weight`](super::coefficients::Weight)). With the maximum of 40 taps,
+//! that is 0.31 levels.
 //!
 //! # CPU
 //! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form
@@ -20,10 +21,19 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     BLOCK, CHANNELS,
-    coefficients::Coefficients,
-    paired_taps::{HALF, PRODUCT_BITS, WINDOW},
+    coefficients::{Coefficients, WEIGHT_BITS},
+    prefix_sum::LEVEL_BITS,
 };
-use crate::resize::Pixel;
+use crate::resize::{Pixel, view::Axis};
+
+/// Samples in a register.
+const WINDOW: usize = 32;
+
+/// Fractional bits of a level times a weight.
+const PRODUCT_BITS: i32 = (LEVEL_BITS + WEIGHT_BITS) as i32;
+
+/// Half of a level: added before the fractional bits are dropped, it rounds to the nearest level.
+const HALF: i32 = 1 << (PRODUCT_BITS - 1);
 
 /// Source pixels in a register.
 const LANES: usize = 8;
@@ -62,7 +72,8 @@ const SHUFFLE: [u8; 2 * WINDOW] = {
 
 impl DotProduct {
     /// Returns `None` if there are no pixels or if windows have more than [`MAX_TAPS`].
-    pub(super) fn new(windows: &Coefficients<i16>) -> Option<Self> {
+    pub(super) fn new(axis: &Axis) -> Option<Self> {
+        let windows = Coefficients::<i16>::new(axis);
         let most = windows.max_taps();
         if !(1..=MAX_TAPS).contains(&most) {
             return None;
@@ -93,7 +104,7 @@ impl DotProduct {
     }
 }
 
-/// Weighs the samples of a row as [`paired_taps::weigh`](super::paired_taps::weigh) does.
+/// Weighs the samples of a row, in levels of [`LEVEL_BITS`] fractional bits, and rounds to the nearest level.
 #[multiversion(targets = "simd")]
 pub(super) fn weigh(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
     match_target! {

@@ -8,23 +8,13 @@
 //! Sums of `n` products in f32: at most `(n + 2) · 255 · 2⁻²⁴` levels, which is 0.001 levels for 64 taps.
 //!
 //! # CPU
-//! The portable form needs no feature: it is plain Rust, compiled for several instruction sets. The AVX-512 form
-//! (AVX-512 F) gathers a tap of four pixels with one shuffle if their first three taps lie within 32 samples. Other
-//! axes use the portable form. Both forms return the same bits.
+//! The loops are plain Rust, compiled for several instruction sets; the best one that the CPU has is used. No feature
+//! is needed.
 
-#[cfg(target_arch = "x86_64")]
-pub(super) mod avx512;
-
-use multiversion::{multiversion, target::match_target};
+use multiversion::multiversion;
 
 use super::{Aligned, CHANNELS, Quad, coefficients::Coefficients};
 use crate::resize::view::Axis;
-
-/// Samples that two registers hold.
-const WINDOW: usize = 32;
-
-/// Taps whose samples are taken from one load of [`WINDOW`] samples.
-const WINDOW_TAPS: usize = 3;
 
 /// The taps of the pixels of a row.
 pub(super) struct FloatTaps {
@@ -34,13 +24,6 @@ pub(super) struct FloatTaps {
     weights: Vec<Aligned<[f32; 16]>>,
     /// Taps per pixel.
     taps: usize,
-    /// The offsets of each quad's first samples from the first sample of its first pixel. `None` if the first
-    /// [`WINDOW_TAPS`] taps of a quad do not fit [`WINDOW`] samples.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(dead_code, reason = "only the AVX-512 form reads it")
-    )]
-    shuffles: Option<Vec<Aligned<[u32; 16]>>>,
 }
 
 impl FloatTaps {
@@ -60,31 +43,16 @@ impl FloatTaps {
         }
         first.resize(4 * quads, first.last().copied().unwrap_or_default());
         let first = first.as_chunks::<4>().0.to_vec();
-        let shuffles = first
-            .iter()
-            .map(|quad| {
-                let offsets = std::array::from_fn(|i| quad[i / 4] - quad[0] + i as u32 % 4);
-                let last = CHANNELS * (WINDOW_TAPS - 1) + offsets[15] as usize;
-                (last < WINDOW).then_some(Aligned(offsets))
-            })
-            .collect();
         Self {
             first,
             weights,
             taps,
-            shuffles,
         }
     }
 
     /// Returns the number of samples after the end of a row that may be read.
     pub(super) fn overread(&self) -> usize {
-        CHANNELS * self.taps + WINDOW
-    }
-
-    /// Returns the shuffles of the AVX-512 form, or `None` if the axis does not fit it.
-    #[cfg(test)]
-    pub(super) fn shuffles(&self) -> Option<&[Aligned<[u32; 16]>]> {
-        self.shuffles.as_deref()
+        CHANNELS * self.taps + 1
     }
 
     /// Returns the number of quads of a row.
@@ -93,21 +61,9 @@ impl FloatTaps {
     }
 }
 
-/// Weighs the samples of a row.
+/// Weighs the samples of a row. The compiler knows the usual numbers of taps, which halves the time.
 #[multiversion(targets = "simd")]
 pub(super) fn weigh(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
-    match_target! {
-        "x86_64+avx512f" => match &taps.shuffles {
-            Some(shuffles) => avx512::weigh(row, taps, shuffles, out),
-            None => portable(row, taps, out),
-        },
-        _ => portable(row, taps, out),
-    }
-}
-
-/// Runs [`weigh`] on any CPU and for any scale. The compiler knows the usual numbers of taps, which halves the time.
-#[inline(always)]
-pub(super) fn portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) {
     match taps.taps {
         1 => weigh_taps::<1>(row, taps, out),
         2 => weigh_taps::<2>(row, taps, out),

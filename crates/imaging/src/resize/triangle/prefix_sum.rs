@@ -28,8 +28,8 @@
 //!
 //! # CPU
 //! The portable form needs no feature. The AVX-512 form (AVX-512 F and BW) has 128 samples in registers at a time. Both
-//! forms return the same bits. It is chosen with the kernels that read 16-bit rows, [`paired_taps`](super::paired_taps)
-//! and [`dot_product`](super::dot_product), which need more CPU features.
+//! forms return the same bits. It is chosen with [`dot_product`](super::dot_product), which reads 16-bit rows and needs
+//! more CPU features.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;

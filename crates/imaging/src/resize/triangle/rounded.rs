@@ -5,20 +5,14 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     BLOCK, CHANNELS, Quad,
-    coefficients::Coefficients,
     direct_sum::{DirectSum, sum_fixed},
     dot_product::{self, DotProduct},
     float_taps::{self, FloatTaps},
-    paired_taps::{self, PairedTaps},
     prefix_sum::PrefixSum,
 };
 use crate::{
     checkpoint::passed,
-    resize::{
-        Pixel,
-        view::{Axis, View},
-        work_of_row,
-    },
+    resize::{Pixel, view::View, work_of_row},
 };
 
 /// Every f32 from this value to its double is a whole number. Adding this value to a smaller number rounds that number.
@@ -39,7 +33,7 @@ enum Kernels<'a> {
     /// 16-bit fixed point.
     FixedPoint {
         vertical: PrefixSum<'a>,
-        horizontal: FixedPointTaps,
+        horizontal: DotProduct,
         row: Vec<i16>,
     },
     /// 32-bit sums down the columns, f32 along the rows.
@@ -51,34 +45,10 @@ enum Kernels<'a> {
     },
 }
 
-/// The horizontal kernels for 16-bit rows.
-pub(super) enum FixedPointTaps {
-    /// For windows that lie close together.
-    Paired(PairedTaps),
-    /// For windows that lie far apart.
-    Dot(DotProduct),
-}
-
-impl FixedPointTaps {
-    /// Creates the faster kernel of those that accept the axis.
-    fn new(axis: &Axis) -> Option<Self> {
-        let windows = Coefficients::new(axis);
-        let paired = PairedTaps::new(&windows).map(Self::Paired);
-        paired.or_else(|| DotProduct::new(&windows).map(Self::Dot))
-    }
-
-    fn overread(&self) -> usize {
-        match self {
-            Self::Paired(taps) => taps.overread(),
-            Self::Dot(windows) => windows.overread(),
-        }
-    }
-}
-
 /// Returns the rows of a view of `image`, at most one level from Pillow's `BILINEAR`.
 pub(crate) fn rounded<'a>(image: &'a RgbImage, view: &View) -> RoundedRows<'a> {
     let fixed_point = has_fixed_point_instructions()
-        .then(|| RoundedRows::fixed_point(image, view, FixedPointTaps::new))
+        .then(|| RoundedRows::fixed_point(image, view))
         .flatten();
     fixed_point.unwrap_or_else(|| RoundedRows::float(image, view))
 }
@@ -94,14 +64,10 @@ pub(super) fn has_fixed_point_instructions() -> bool {
 
 impl<'a> RoundedRows<'a> {
     /// Uses the fixed-point kernels. Returns `None` if they do not accept the view.
-    pub(super) fn fixed_point(
-        image: &'a RgbImage,
-        view: &View,
-        taps: impl FnOnce(&Axis) -> Option<FixedPointTaps>,
-    ) -> Option<Self> {
+    pub(super) fn fixed_point(image: &'a RgbImage, view: &View) -> Option<Self> {
         let stride = image.width() as usize * CHANNELS;
         let vertical = PrefixSum::new(image.as_raw(), stride, &view.rows)?;
-        let horizontal = taps(&view.columns)?;
+        let horizontal = DotProduct::new(&view.columns)?;
         let kernels = Kernels::FixedPoint {
             vertical,
             row: vec![0; stride + horizontal.overread()],
@@ -141,12 +107,7 @@ impl<'a> RoundedRows<'a> {
                 row,
             } => {
                 vertical.next(row)?;
-                match horizontal {
-                    FixedPointTaps::Paired(taps) => paired_taps::weigh(row, taps, &mut self.pixels),
-                    FixedPointTaps::Dot(windows) => {
-                        dot_product::weigh(row, windows, &mut self.pixels);
-                    }
-                }
+                dot_product::weigh(row, horizontal, &mut self.pixels);
             }
             Kernels::Float {
                 vertical,

@@ -6,10 +6,7 @@ mod selection;
 
 use proptest::prelude::*;
 
-use super::{
-    coefficients::Coefficients, dot_product::DotProduct, paired_taps::PairedTaps,
-    prefix_sum::PrefixSum,
-};
+use super::{dot_product::DotProduct, prefix_sum::PrefixSum};
 use crate::resize::{
     kernel_forms::{Form, assert_ran, has_features},
     view::Axis,
@@ -44,7 +41,6 @@ fn ran(compare: impl Fn(&Axis) -> Outcome) -> bool {
 
 #[test]
 fn every_form_that_this_cpu_supports_equals_the_definition() {
-    let avx512 = has_features!("avx512f");
     let avx512_bw = has_features!("avx512f", "avx512bw");
     let avx512_vnni = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
     let form = |name, is_supported, ran| Form {
@@ -73,26 +69,7 @@ fn every_form_that_this_cpu_supports_equals_the_definition() {
             avx512_bw,
             ran(vertical::prefix_avx512),
         ),
-        form(
-            "float taps (portable)",
-            true,
-            ran(horizontal::float_portable),
-        ),
-        form(
-            "float taps (AVX-512)",
-            avx512,
-            ran(horizontal::float_avx512),
-        ),
-        form(
-            "paired taps (portable)",
-            true,
-            ran(horizontal::paired_portable),
-        ),
-        form(
-            "paired taps (AVX-512)",
-            avx512_vnni,
-            ran(horizontal::paired_avx512),
-        ),
+        form("float taps (portable)", true, ran(horizontal::float)),
         form(
             "dot product (portable)",
             true,
@@ -115,10 +92,7 @@ proptest! {
         target in 1u32..2000,
     ) {
         let axis = Axis::full(source, target);
-        horizontal::float_portable(&axis);
-        horizontal::float_avx512(&axis);
-        horizontal::paired_portable(&axis);
-        horizontal::paired_avx512(&axis);
+        horizontal::float(&axis);
         horizontal::dot_portable(&axis);
         horizontal::dot_avx512(&axis);
     }
@@ -174,23 +148,20 @@ fn the_prefix_sum_accepts_scales_from_1_to_22() {
 }
 
 #[test]
-fn paired_taps_accept_close_windows_and_dot_products_up_to_forty_taps() {
-    for (source, target, paired, dot) in [
-        (512, 224, true, true),
-        (512, 384, true, true),
-        (1440, 224, false, true),
-        (9000, 224, false, false),
+fn dot_products_have_up_to_forty_taps() {
+    for (source, target, accepted) in [
+        (512, 224, true),
+        (512, 384, true),
+        (1440, 224, true),
+        (9000, 224, false),
     ] {
-        let windows = Coefficients::new(&Axis::full(source, target));
-        assert_eq!(PairedTaps::new(&windows).is_some(), paired);
-        assert_eq!(DotProduct::new(&windows).is_some(), dot);
+        let windows = DotProduct::new(&Axis::full(source, target));
+        assert_eq!(windows.is_some(), accepted);
     }
 }
 
 #[test]
 fn an_axis_with_an_empty_range_is_refused() {
-    let windows = Coefficients::new(&Axis::full(64, 0));
-    assert!(PairedTaps::new(&windows).is_none());
-    assert!(DotProduct::new(&windows).is_none());
+    assert!(DotProduct::new(&Axis::full(64, 0)).is_none());
     assert!(PrefixSum::new(&[0; 200], 200, &Axis::full(1, 0)).is_none());
 }

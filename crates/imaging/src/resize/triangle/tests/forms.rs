@@ -8,10 +8,8 @@ use multiversion::{multiversion, target::match_target};
 use crate::resize::{
     Pixel,
     triangle::{
-        BLOCK, Quad,
+        BLOCK,
         dot_product::{self, DotProduct},
-        float_taps::{self, FloatTaps},
-        paired_taps::{self, PairedTaps},
         prefix_sum::{self, Block, SegmentRows},
     },
 };
@@ -64,39 +62,6 @@ pub(super) fn prefix_avx512(
             true
         },
         _ => not_run((rows, partial, out)),
-    }
-}
-
-pub(super) fn float_portable(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) -> bool {
-    float_taps::portable(row, taps, out);
-    true
-}
-
-/// Returns the form for axes that have shuffles, which the caller asserts.
-#[multiversion(targets("x86_64+avx512f"))]
-pub(super) fn float_avx512(row: &[f32], taps: &FloatTaps, out: &mut [Quad]) -> bool {
-    match_target! {
-        "x86_64+avx512f" => {
-            float_taps::avx512::weigh(row, taps, taps.shuffles().unwrap(), out);
-            true
-        },
-        _ => not_run((row, taps, out)),
-    }
-}
-
-pub(super) fn paired_portable(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) -> bool {
-    paired_taps::portable(row, taps, out);
-    true
-}
-
-#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni"))]
-pub(super) fn paired_avx512(row: &[i16], taps: &PairedTaps, out: &mut [[Pixel; BLOCK]]) -> bool {
-    match_target! {
-        "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => {
-            paired_taps::avx512::weigh(row, taps, out);
-            true
-        },
-        _ => not_run((row, taps, out)),
     }
 }
 

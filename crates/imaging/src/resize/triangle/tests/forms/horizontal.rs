@@ -4,11 +4,9 @@ use super::{Outcome, noise};
 use crate::resize::{
     Pixel,
     triangle::{
-        BLOCK, CHANNELS, Quad,
-        coefficients::Coefficients,
+        BLOCK, CHANNELS,
         dot_product::DotProduct,
-        float_taps::FloatTaps,
-        paired_taps::PairedTaps,
+        float_taps::{self, FloatTaps},
         prefix_sum::LEVEL_BITS,
         tests::definition::{fixed_point_bound, float_bound, mean, window},
     },
@@ -47,47 +45,28 @@ fn assert_row(
     }
 }
 
-fn float(
-    axis: &Axis,
-    taps: &FloatTaps,
-    weigh: fn(&[f32], &FloatTaps, &mut [Quad]) -> bool,
-) -> Outcome {
-    let row = row(axis);
+pub(in crate::resize::triangle::tests) fn float(axis: &Axis) -> Outcome {
+    let (row, taps) = (row(axis), FloatTaps::new(axis));
     let mut levels: Vec<f32> = row.iter().map(|&v| level(v) as f32).collect();
     levels.resize(levels.len() + taps.overread(), 0.0);
     let mut out = vec![[f32::NAN; 16]; taps.quads()];
-    if !weigh(&levels, taps, &mut out) {
-        return Outcome::MissingFeatures;
-    }
+    float_taps::weigh(&levels, &taps, &mut out);
     let pixels = out.as_flattened().as_chunks::<4>().0.iter();
     let pixels = pixels.map(|&[r, g, b, _]| [r, g, b].map(f64::from));
     assert_row(axis, &row, pixels, float_bound);
     Outcome::Compared
 }
 
-pub(in crate::resize::triangle::tests) fn float_portable(axis: &Axis) -> Outcome {
-    float(axis, &FloatTaps::new(axis), super::float_portable)
-}
-
-pub(in crate::resize::triangle::tests) fn float_avx512(axis: &Axis) -> Outcome {
-    let taps = FloatTaps::new(axis);
-    match taps.shuffles() {
-        Some(_) => float(axis, &taps, super::float_avx512),
-        None => Outcome::AxisRefused,
-    }
-}
-
-/// Runs `weigh` on a row of noise followed by `overread` zeros.
-fn fixed_point(
-    axis: &Axis,
-    overread: usize,
-    weigh: impl Fn(&[i16], &mut [[Pixel; BLOCK]]) -> bool,
-) -> Outcome {
+/// Runs `weigh` on a row of noise.
+fn dot(axis: &Axis, weigh: fn(&[i16], &DotProduct, &mut [[Pixel; BLOCK]]) -> bool) -> Outcome {
+    let Some(windows) = DotProduct::new(axis) else {
+        return Outcome::AxisRefused;
+    };
     let row = row(axis);
     let mut padded = row.clone();
-    padded.resize(row.len() + overread, 0);
+    padded.resize(row.len() + windows.overread(), 0);
     let mut out = vec![[[0; 4]; BLOCK]; axis.range.len().div_ceil(BLOCK)];
-    if !weigh(&padded, &mut out) {
+    if !weigh(&padded, &windows, &mut out) {
         return Outcome::MissingFeatures;
     }
     let pixels = out.as_flattened().iter();
@@ -95,30 +74,6 @@ fn fixed_point(
     // The result is rounded to the nearest level.
     assert_row(axis, &row, pixels, |taps| 0.5 + fixed_point_bound(taps));
     Outcome::Compared
-}
-
-fn paired(axis: &Axis, weigh: fn(&[i16], &PairedTaps, &mut [[Pixel; BLOCK]]) -> bool) -> Outcome {
-    let Some(taps) = PairedTaps::new(&Coefficients::new(axis)) else {
-        return Outcome::AxisRefused;
-    };
-    fixed_point(axis, taps.overread(), |row, out| weigh(row, &taps, out))
-}
-
-pub(in crate::resize::triangle::tests) fn paired_portable(axis: &Axis) -> Outcome {
-    paired(axis, super::paired_portable)
-}
-
-pub(in crate::resize::triangle::tests) fn paired_avx512(axis: &Axis) -> Outcome {
-    paired(axis, super::paired_avx512)
-}
-
-fn dot(axis: &Axis, weigh: fn(&[i16], &DotProduct, &mut [[Pixel; BLOCK]]) -> bool) -> Outcome {
-    let Some(windows) = DotProduct::new(&Coefficients::new(axis)) else {
-        return Outcome::AxisRefused;
-    };
-    fixed_point(axis, windows.overread(), |row, out| {
-        weigh(row, &windows, out)
-    })
 }
 
 pub(in crate::resize::triangle::tests) fn dot_portable(axis: &Axis) -> Outcome {
