@@ -1,5 +1,5 @@
 use super::*;
-use crate::synthetic::{antialiased, assert_within, fixture_image, noise, synthetic};
+use crate::synthetic::{antialiased, noise, synthetic};
 use image::Rgb;
 use proptest::prelude::*;
 
@@ -101,22 +101,6 @@ proptest! {
             let apart = (f64::from(*ours) - exact).abs();
             prop_assert!(apart <= 0.6, "{at}: {ours}, exactly {exact}");
         }
-    }
-}
-
-#[test]
-fn a_preprocessed_image_equals_the_reference() {
-    let source = synthetic(97, 61);
-    for (width, height) in [(40, 25), (150, 100)] {
-        let mut row = vec![f32::NAN; (3 * width * height) as usize];
-        let identity = Normalization::identity(ChannelOrder::Rgb);
-        preprocess_into(&source, (width, height), &identity, &mut row);
-        let plane = (width * height) as usize;
-        let ours = RgbImage::from_fn(width, height, |x, y| {
-            Rgb([0, 1, 2].map(|c: usize| row[c * plane + (y * width + x) as usize] as u8))
-        });
-        let name = format!("bilinear_{width}.png");
-        assert_within(&ours, &fixture_image(&name), 1, &name);
     }
 }
 
