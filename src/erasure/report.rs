@@ -22,19 +22,19 @@ pub struct ErasureReport {
     /// Whether the erasure is done.
     state: ErasureState,
     /// When it was requested.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     requested_at: OffsetDateTime,
     /// When everything was erased. From here on, no answer has it.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     erased_at: Option<OffsetDateTime>,
     /// When the files of the database gave up the rows.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -90,7 +90,7 @@ struct Copies {
     place: &'static str,
     /// When the copies are gone at the latest. Absent if this server does not know it.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]

@@ -16,13 +16,14 @@ use std::{
 
 use bytes::Bytes;
 use facescan_clock::Clock;
+use facescan_clock::rfc3339;
 use facescan_pipeline::core::image_file::{hash_from_hex, hex};
 use facescan_store::{Store, StoreError};
 use facescan_telemetry::metrics::{Metrics, labels::Sweep};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use self::destination::{DeliveryError, HeadDestination};
@@ -211,7 +212,7 @@ impl HeadPublisher {
                 tenant: tenant.clone(),
                 number: chain.last,
                 hash: hex(&chain.last_hash),
-                at: at.format(&Rfc3339).unwrap_or_default(),
+                at: rfc3339::text(at),
                 signature: None,
             };
             let line = json!(line.signed(self.key.as_ref())).to_string();

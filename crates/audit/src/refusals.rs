@@ -15,7 +15,7 @@ use facescan_config::AuditLevel;
 use facescan_pipeline::context::{Principal, RequestId};
 use facescan_store::{NewAuditEntry, Store, StoreError};
 use serde_json::json;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
 
 /// The time between two transactions with refusals.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -177,7 +177,7 @@ impl Refusals {
         let details = json!({
             "unauthorized": self.unauthorized,
             "forbidden": self.forbidden,
-            "since": self.since.format(&Rfc3339).ok(),
+            "since": facescan_clock::rfc3339::text(self.since),
             "routes": self.routes,
         });
         NewAuditEntry {

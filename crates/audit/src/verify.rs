@@ -208,7 +208,7 @@ pub struct ExportedEntry {
     details: String,
     hash: String,
     /// The time again, for people.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     time: OffsetDateTime,
 }
 

@@ -1,5 +1,6 @@
 //! The sources of time and identifiers. Callers pass them in, so that tests can control both.
 
+pub mod rfc3339;
 #[cfg(feature = "testing")]
 pub mod testing;
 

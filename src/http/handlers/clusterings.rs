@@ -72,12 +72,12 @@ pub struct ClusteringAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     far: Option<f64>,
     /// When it was requested.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it ended.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime)]

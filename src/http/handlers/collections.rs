@@ -159,7 +159,7 @@ pub struct CollectionAnswer {
     /// The false accept rate of one comparison that searches use by default.
     far: f64,
     /// When it was created.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The number of subjects. Lists do not have it.

@@ -160,7 +160,7 @@ pub struct EnrollmentAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
     /// When it was enrolled.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }

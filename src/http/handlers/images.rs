@@ -99,7 +99,7 @@ pub struct ImageSummaryAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     perceptual_hash: Option<String>,
     /// The time when the bytes were stored first.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
@@ -133,7 +133,7 @@ pub struct SourceAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     source_url: Option<String>,
     /// The time when the image was last sent with this source.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     seen_at: OffsetDateTime,
 }
@@ -160,7 +160,7 @@ pub struct StoredScanAnswer {
     #[schema(value_type = Object)]
     devices: Option<Value>,
     /// The time of the scan.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The faces, largest first.

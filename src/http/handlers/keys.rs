@@ -56,7 +56,7 @@ pub struct KeyBody {
     #[schema(min_items = 1)]
     scopes: Vec<Scope>,
     /// When the key stops being valid. Without it, the key never expires.
-    #[serde(default, with = "time::serde::rfc3339::option")]
+    #[serde(default, with = "facescan_clock::rfc3339::option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<OffsetDateTime>,
 }
@@ -76,26 +76,26 @@ pub struct KeyAnswer {
     #[schema(value_type = Vec<Scope>)]
     scopes: Vec<String>,
     /// The time when it was created.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it stops being valid. Absent if it never does.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was revoked.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     revoked_at: Option<OffsetDateTime>,
     /// When it was last used. A use within a minute of the last one, or within `access.key_cache_s`, is not recorded.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]

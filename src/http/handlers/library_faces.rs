@@ -143,7 +143,7 @@ pub struct LibraryFaceAnswer {
     /// Whether the quality suffices to found a person.
     acceptable: bool,
     /// When it was enrolled.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }

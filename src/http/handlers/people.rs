@@ -55,7 +55,7 @@ pub struct PersonAnswer {
     /// The number of faces.
     faces: u64,
     /// When the person was created.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }

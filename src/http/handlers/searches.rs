@@ -106,7 +106,7 @@ pub struct RecordedSearch {
     /// The number of the entry in the tenant's audit trail.
     number: u64,
     /// When it was made.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     at: OffsetDateTime,
     /// The id of the request.

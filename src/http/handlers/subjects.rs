@@ -72,7 +72,7 @@ fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 /// A time in RFC 3339.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-struct Rfc3339(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
+struct Rfc3339(#[serde(with = "facescan_clock::rfc3339")] OffsetDateTime);
 
 /// A subject's consent.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -83,11 +83,11 @@ pub struct ConsentBody {
     #[schema(min_length = 1, max_length = 200)]
     reference: String,
     /// When it was given.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     given_at: OffsetDateTime,
     /// When it ends.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     expires_at: OffsetDateTime,
 }
@@ -109,17 +109,17 @@ pub struct SubjectAnswer {
     consent: Option<ConsentBody>,
     /// When the subject is erased, if that is before the end of the retention.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was created.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The last interaction, from which the retention counts: the creation, a change, or an enrollment of a face.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     last_seen_at: OffsetDateTime,
 }

@@ -61,7 +61,7 @@ pub struct WebhookAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// The time when it was created.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// `disabled` if the address failed for a day or answered 410. Nothing is sent to it until it is enabled.
@@ -74,21 +74,21 @@ pub struct WebhookAnswer {
     last_error: Option<String>,
     /// The time of the first of them.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     failing_since: Option<OffsetDateTime>,
     /// The time when a message was delivered last.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     last_success_at: Option<OffsetDateTime>,
     /// The time when it was switched off.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
@@ -130,12 +130,12 @@ pub struct FailingHostAnswer {
     /// Why the last of them failed.
     last_error: String,
     /// The time of the first of them.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "facescan_clock::rfc3339")]
     #[schema(value_type = String, format = DateTime)]
     failing_since: OffsetDateTime,
     /// The time from which messages are sent again.
     #[serde(
-        with = "time::serde::rfc3339::option",
+        with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]

@@ -5,7 +5,7 @@ use facescan_store::{Batch, DueDelivery, Webhook};
 use facescan_telemetry::traces::TRACEPARENT;
 use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use serde_json::json;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::OffsetDateTime;
 
 use super::signature::Signer;
 use crate::answer::BatchAnswer;
@@ -27,7 +27,7 @@ impl Message {
         let traceparent = batch.traceparent.clone();
         let message = json!({
             "type": delivery.event.name(),
-            "timestamp": delivery.created_at.format(&Rfc3339).unwrap_or_default(),
+            "timestamp": facescan_clock::rfc3339::text(delivery.created_at),
             "data": BatchAnswer::new(batch, now),
         });
         let body = Bytes::from(message.to_string());
