@@ -163,9 +163,9 @@ fn api() -> OpenApiRouter<AppState> {
         .merge(handlers::calibration::routes()) // /calibration
         .merge(handlers::collections::routes()) // /collections, /collections/{id}
         .merge(handlers::subjects::routes()) // /collections/{id}/subjects and below
-        .merge(handlers::enrollments::routes()) // /collections/{id}/subjects/{subject}/faces, /collections/{id}/faces/{enrollment}
+        .merge(handlers::enrollments::routes()) // /collections/{id}/subjects/{subject}/enrollments, /collections/{id}/enrollments/{enrollment}
         .merge(handlers::searches::routes()) // /collections/{id}/search, /collections/{id}/searches
-        .merge(handlers::library_faces::routes()) // /collections/{id}/faces
+        .merge(handlers::library_faces::routes()) // /collections/{id}/enrollments
         .merge(handlers::clusterings::routes()) // /collections/{id}/clusterings and below
         .merge(handlers::people::routes()) // /collections/{id}/people and below, /collections/{id}/enrollments/{enrollment}/person
         // Batches

@@ -111,7 +111,7 @@ async fn list(client: &Client, query: &[(&str, String)]) -> anyhow::Result<()> {
     let page = client
         .json(Method::GET, &path_with("/batches", query))
         .await?;
-    let batches = page["batches"].as_array().cloned().unwrap_or_default();
+    let batches = page["results"].as_array().cloned().unwrap_or_default();
     let mut out = io::stdout();
     if !out.is_terminal() {
         for batch in batches {

@@ -198,12 +198,36 @@ fn retry_after(response: &Response) -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
+/// A server refuses a request.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// The server's code and text.
+    text: String,
+}
+
+impl Refusal {
+    /// Returns whether the image of the request is refused, and not every request like it.
+    pub fn is_of_the_image(&self) -> bool {
+        let statuses = [
+            StatusCode::CONFLICT,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ];
+        statuses.contains(&self.status)
+    }
+}
+
 /// Returns the error of a response, with the server's code and text.
 async fn problem(response: Response) -> anyhow::Error {
     let status = response.status();
     let body: Value = response.json().await.unwrap_or_default();
-    match (body["code"].as_str(), body["detail"].as_str()) {
-        (Some(code), Some(detail)) => anyhow::anyhow!("{code}: {detail}"),
-        _ => anyhow::anyhow!("the server answered with the status {status}"),
-    }
+    let text = match (body["code"].as_str(), body["detail"].as_str()) {
+        (Some(code), Some(detail)) => format!("{code}: {detail}"),
+        _ => format!("the server answered with the status {status}"),
+    };
+    Refusal { status, text }.into()
 }

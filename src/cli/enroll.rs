@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    client::{Client, CollectionArgs, image_entry, json_object, path_with},
+    client::{Client, CollectionArgs, Refusal, image_entry, json_object, path_with},
     runtime::tokio_runtime,
     scan::files::{self, Found},
 };
@@ -61,7 +61,8 @@ pub fn run(args: &EnrollArgs) -> anyhow::Result<ExitCode> {
 
 /// Returns whether an image was read and every face of its line is enrolled.
 fn is_enrolled(line: &Value) -> bool {
-    let faces = line["faces"].as_array();
+    // The faces of a library are in one result.
+    let faces = line["faces"].as_array().or(line["results"].as_array());
     line.get("error").is_none()
         && faces.is_some_and(|faces| faces.iter().all(|face| face["status"] == "enrolled"))
 }
@@ -101,21 +102,30 @@ impl<'a> Enrolling<'a> {
         let collection = self.args.to.path();
         let body = json!({"faces": [entry], "options": self.args.options});
         if self.is_library {
-            let path = format!("{collection}/faces");
-            return Ok(Ok(
-                self.client.post(&path, &body).await?["entries"][0].take()
-            ));
+            let path = format!("{collection}/enrollments");
+            let answer = self.post(&path, &body).await?;
+            return Ok(answer.map(|mut answer| answer["results"][0].take()));
         }
         let Some(name) = self.subject_of(found) else {
             let error = "no folder names the subject; name it with --subject";
             return Ok(Err(anyhow::anyhow!(error)));
         };
         let subject = self.subject(&name).await?;
-        let path = format!("{collection}/subjects/{subject}/faces");
-        let mut answer = self.client.post(&path, &body).await?;
-        Ok(Ok(
-            json!({"subject_id": subject, "external_id": name, "faces": answer["faces"].take()}),
-        ))
+        let path = format!("{collection}/subjects/{subject}/enrollments");
+        let answer = self.post(&path, &body).await?;
+        Ok(answer.map(|mut answer| {
+            json!({"subject_id": subject, "external_id": name, "results": answer["results"].take()})
+        }))
+    }
+
+    /// Sends an image. The inner error is that of the image alone.
+    async fn post(&self, path: &str, body: &Value) -> anyhow::Result<anyhow::Result<Value>> {
+        match self.client.post(path, body).await {
+            Err(error) if error.downcast_ref().is_some_and(Refusal::is_of_the_image) => {
+                Ok(Err(error))
+            }
+            answer => answer.map(Ok),
+        }
     }
 
     fn subject_of(&self, found: &Found) -> Option<String> {
@@ -134,7 +144,7 @@ impl<'a> Enrolling<'a> {
         let path = format!("{}/subjects", self.args.to.path());
         let query = path_with(&path, &[("external_id", external_id.to_owned())]);
         let found = self.client.json(Method::GET, &query).await?;
-        let subject = match &found["subjects"][0] {
+        let subject = match &found["results"][0] {
             Value::Null => {
                 let mut details = self.args.details.clone();
                 details["external_id"] = external_id.into();

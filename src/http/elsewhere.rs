@@ -112,8 +112,8 @@ mod tests {
             ("/detect/", Some("/detect")),
             ("/v1/embed", Some("/embed")),
             (
-                "/api/v1/collections/people/faces",
-                Some("/collections/{id}/faces"),
+                "/api/v1/collections/people/enrollments",
+                Some("/collections/{id}/enrollments"),
             ),
             ("/detct", Some("/detect")),
             ("/health", Some("/readyz")),

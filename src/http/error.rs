@@ -15,7 +15,9 @@ use facescan_pipeline::{
     ingest::{error::IngestError, fetch::FetchError},
     results::ErrorEntry,
 };
-use facescan_recognition::{error::RecognitionError, index::IndexError};
+use facescan_recognition::{
+    collections::enroll::Rejection, error::RecognitionError, index::IndexError,
+};
 use facescan_store::StoreError;
 use facescan_telemetry::causes::with_causes;
 use thiserror::Error;
@@ -264,7 +266,23 @@ fn kind_of_recognition(error: &RecognitionError) -> ErrorKind {
         RecognitionError::VectorSpaceMismatch { .. }
         | RecognitionError::CollectionVectorSpace { .. } => table::VECTOR_SPACE_MISMATCH,
         RecognitionError::Image { source, .. } => kind_of_pipeline(source),
+        RecognitionError::Rejected(rejection) => kind_of_rejection(rejection),
         RecognitionError::InvalidOption(_) => table::INVALID_OPTION,
+    }
+}
+
+fn kind_of_rejection(rejection: &Rejection) -> ErrorKind {
+    match rejection {
+        Rejection::NoFace => table::NO_FACE,
+        Rejection::SeveralFaces { .. } => table::SEVERAL_FACES,
+        Rejection::LowQuality { .. } => table::LOW_QUALITY,
+        Rejection::VectorSpaceMismatch => table::VECTOR_SPACE_MISMATCH,
+        Rejection::Conflict { .. } | Rejection::Hidden => table::CONFLICT,
+        Rejection::Suppressed => table::SUPPRESSED,
+        Rejection::Image(error) => {
+            let kind = table::ALL.iter().find(|kind| kind.code == error.code);
+            kind.copied().unwrap_or(table::INTERNAL)
+        }
     }
 }
 
@@ -292,9 +310,8 @@ fn kind_of_store(error: &StoreError) -> ErrorKind {
 
 fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
     match error {
-        PipelineError::InvalidOption(_) | PipelineError::Fields(_) | PipelineError::NoModel(_) => {
-            table::INVALID_OPTION
-        }
+        PipelineError::InvalidOption(_) | PipelineError::Fields(_) => table::INVALID_OPTION,
+        PipelineError::NoModel(_) => table::NO_MODEL,
         PipelineError::Ingest(error) => kind_of_ingest(error),
         PipelineError::Decode(DecodeError::UnsupportedMedia { .. }) => {
             table::UNSUPPORTED_MEDIA_TYPE

@@ -73,7 +73,7 @@ def full_disk() -> None:
         after = [disk.detect("true") for _ in range(5)]
         check("full disk of the database: it works again", set(before + after) == {(200, "")}, f"{len(after)} answers")
         _, body = installation.send("GET", "/images?limit=500")
-        stored = len(json.loads(body)["images"])
+        stored = len(json.loads(body)["results"])
         check("full disk of the database: nothing is lost", stored >= len(before + after), f"{stored} images")
 
 

@@ -23,15 +23,15 @@ class Grouping:
 
     @classmethod
     def read(cls, library: Library) -> Grouping:
-        faces = list(library.listed("faces"))
+        faces = list(library.listed("enrollments"))
         people = {person["id"]: person for person in library.listed("people")}
         return cls(
-            faces=[face["enrollment_id"] for face in faces],
-            persons={face["enrollment_id"]: face.get("person_id") for face in faces},
-            pinned={face["enrollment_id"] for face in faces if face["pinned"]},
+            faces=[face["id"] for face in faces],
+            persons={face["id"]: face.get("person_id") for face in faces},
+            pinned={face["id"] for face in faces if face["pinned"]},
             people=people,
-            members={person: [face["enrollment_id"] for face in library.listed("faces", f"&person={person}")] for person in people},
-            unassigned=[face["enrollment_id"] for face in library.listed("faces", "&unassigned=true")],
+            members={person: [face["id"] for face in library.listed("enrollments", f"&person={person}")] for person in people},
+            unassigned=[face["id"] for face in library.listed("enrollments", "&unassigned=true")],
         )
 
     def partition(self) -> set[frozenset[str]]:

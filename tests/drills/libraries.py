@@ -97,8 +97,8 @@ class Archive:
 
     def confirm(self) -> None:
         """Decides during a clustering: a face stays with the person to whom a part of the result has assigned it."""
-        one = random.choice([one for one in self.library.listed("faces") if "person_id" in one and not one["pinned"]])
-        self.decisions.assign(one["enrollment_id"], one["person_id"])
+        one = random.choice([one for one in self.library.listed("enrollments") if "person_id" in one and not one["pinned"]])
+        self.decisions.assign(one["id"], one["person_id"])
 
     def stored(self) -> tuple[str, bool]:
         """Returns the state of the last clustering in the database, and whether it has assigned faces."""
@@ -120,7 +120,7 @@ def wait_for(moment: str, archive: Archive, clustering: str, duration: float) ->
     # new ones come last.
     newest, faces = max(archive.decisions.people()), random.choice((0, 1, 1))
     while archive.read(clustering)["state"] == "running":
-        people = archive.library.send("GET", f"/people?limit=1&after={newest}")["people"]
+        people = archive.library.send("GET", f"/people?limit=1&after={newest}")["results"]
         if people and people[0]["faces"] >= faces:
             return
 

@@ -40,12 +40,12 @@ class Library:
         ids = []
         for first in range(0, len(vectors), TOGETHER):
             faces = [self.named(vector) for vector in vectors[first : first + TOGETHER]]
-            for entry in self.send("POST", "/faces", {"faces": faces})["entries"]:
+            for entry in self.send("POST", "/enrollments", {"faces": faces})["results"]:
                 ids.append(entry["faces"][0]["enrollment_id"])
         return ids
 
     def erase(self, face: str) -> None:
-        self.send("DELETE", f"/faces/{face}")
+        self.send("DELETE", f"/enrollments/{face}")
 
     def search_body(self, vector: list[float], **options: object) -> bytes:
         """Returns the body of a search for faces."""
@@ -58,11 +58,11 @@ class Library:
         return json.loads(answer)
 
     def listed(self, name: str, query: str = "") -> Iterator[dict]:
-        """Yields the entries of all pages of a list: `faces` or `people`."""
+        """Yields the entries of all pages of a list: `enrollments` or `people`."""
         after = ""
         while True:
             page = self.send("GET", f"/{name}?limit=500{query}{after}")
-            yield from page[name]
+            yield from page["results"]
             if "next" not in page:
                 return
             after = f"&after={page['next']}"

@@ -59,7 +59,7 @@ def disk(args: argparse.Namespace) -> None:
             status == 503 and json.loads(body)["code"] == "payloads_unavailable",
             f"{status} {json.loads(body)['code']}",
         )
-        left = installation.json("GET", "/batches")["batches"]
+        left = installation.json("GET", "/batches")["results"]
         check("full disk: nothing is half-written", left == [], f"{len(left)} batches")
         (inside / "filler").unlink()
         batch = installation.submit([image(n) for n in range(items)], operation="enhance", options={})

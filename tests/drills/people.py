@@ -43,11 +43,11 @@ class Gallery:
         subject = self.post(f"{self.path}/subjects", {})["id"]
         face = {"embedding": vector, "vector_space": self.vector_space}
         try:
-            answer = self.post(f"{self.path}/subjects/{subject}/faces", {"faces": [face], "options": {"allow_conflicts": True}})
+            answer = self.post(f"{self.path}/subjects/{subject}/enrollments", {"faces": [face], "options": {"allow_conflicts": True}})
         except OSError:
             self.unknown += 1
             raise
-        assert answer["faces"][0]["status"] == "enrolled", answer
+        assert answer["results"][0]["status"] == "enrolled", answer
         with self.lock:
             self.enrolled[subject] = vector
         # At once, also before the index has applied the enrollment.

@@ -81,7 +81,7 @@ pub async fn read(app: &TestApp, id: &str) -> Value {
 pub async fn items(app: &TestApp, id: &str, query: &str) -> Vec<Value> {
     let reply = app.get(&format!("/batches/{id}/items?{query}")).await;
     assert_eq!(reply.status, StatusCode::OK, "{:?}", reply.body);
-    reply.json()["items"].as_array().unwrap().clone()
+    reply.json()["results"].as_array().unwrap().clone()
 }
 
 fn states(items: &[Value]) -> Vec<(String, String)> {
@@ -182,14 +182,14 @@ async fn collect(app: &TestApp) {
         (&"done".into(), &3.into())
     );
     let named = app.get("/batches?name=album&state=done").await.json();
-    assert_eq!(named["batches"].as_array().unwrap().len(), 2);
+    assert_eq!(named["results"].as_array().unwrap().len(), 2);
     let first = app.get("/batches?limit=1").await.json();
     let next = first["next"].as_str().unwrap();
     let second = app
         .get(&format!("/batches?limit=1&after={next}"))
         .await
         .json();
-    assert_eq!(second["batches"][0]["id"], id.as_str());
+    assert_eq!(second["results"][0]["id"], id.as_str());
 }
 
 /// A crawl is one open batch.
@@ -319,7 +319,7 @@ async fn watch(app: &TestApp) {
         .body(Body::empty())
         .unwrap();
     let packed: Value = rmp_serde::from_slice(&app.send(request).await.body).unwrap();
-    assert_eq!(packed["items"][0]["state"], "ok");
+    assert_eq!(packed["results"][0]["state"], "ok");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,8 +81,8 @@ async fn subject(app: &TestApp, collection: &str, body: Value) -> String {
 /// Enrolls faces and returns what became of them.
 async fn enroll(app: &TestApp, subject: &str, faces: &[Value], options: Value) -> Vec<Value> {
     let body = json!({"faces": faces, "options": options});
-    let answer = ok(app, "POST", &format!("{subject}/faces"), body).await;
-    answer["faces"].as_array().unwrap().clone()
+    let answer = ok(app, "POST", &format!("{subject}/enrollments"), body).await;
+    answer["results"].as_array().unwrap().clone()
 }
 
 fn search_body(face: Value, options: Value) -> Value {
@@ -208,13 +208,13 @@ async fn story(app: &TestApp, kind: &str) {
         Value::Null,
     )
     .await;
-    assert_eq!(recorded["searches"].as_array().unwrap().len(), 2);
-    let cases = recorded["searches"].as_array().unwrap().iter();
+    assert_eq!(recorded["results"].as_array().unwrap().len(), 2);
+    let cases = recorded["results"].as_array().unwrap().iter();
     let cases: Vec<&Value> = cases.map(|search| &search["details"]["case"]).collect();
     assert_eq!(cases, [&json!("door 7"), &json!("door 7")]);
     let next = format!("{staff}/searches?before={}", recorded["next"]);
     let older = ok(app, "GET", &next, Value::Null).await;
-    let first = &older["searches"][2]["details"];
+    let first = &older["results"][2]["details"];
     assert_eq!(
         (&first["case"], &first["searched"]),
         (&json!("door 7"), &json!(3))
@@ -228,18 +228,18 @@ async fn story(app: &TestApp, kind: &str) {
     );
     let uri = format!("{staff}/subjects?external_id=44");
     let listed = ok(app, "GET", &uri, Value::Null).await;
-    assert_eq!(listed["subjects"][0]["metadata"], json!({"floor": 3}));
-    assert_eq!(listed["subjects"].as_array().unwrap().len(), 1);
-    let faces = ok(app, "GET", &format!("{obama}/faces"), Value::Null).await;
-    assert_eq!(faces["faces"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["results"][0]["metadata"], json!({"floor": 3}));
+    assert_eq!(listed["results"].as_array().unwrap().len(), 1);
+    let faces = ok(app, "GET", &format!("{obama}/enrollments"), Value::Null).await;
+    assert_eq!(faces["results"].as_array().unwrap().len(), 2);
     assert!(faces.get("next").is_none());
-    let uri = format!("{obama}/faces?limit=1");
+    let uri = format!("{obama}/enrollments?limit=1");
     let page = ok(app, "GET", &uri, Value::Null).await;
-    assert_eq!(page["faces"], json!([faces["faces"][0]]));
+    assert_eq!(page["results"], json!([faces["results"][0]]));
     let uri = format!("{uri}&after={}", text(&page["next"]));
     let page = ok(app, "GET", &uri, Value::Null).await;
-    assert_eq!(page, json!({"faces": [faces["faces"][1]]}));
-    let uri = format!("{obama}/faces?after={}", id(&obama));
+    assert_eq!(page, json!({"results": [faces["results"][1]]}));
+    let uri = format!("{obama}/enrollments?after={}", id(&obama));
     let unknown = call(app, "GET", &uri, Value::Null).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 
@@ -263,7 +263,7 @@ async fn story(app: &TestApp, kind: &str) {
     ok(
         app,
         "DELETE",
-        &format!("{staff}/faces/{of_biden}"),
+        &format!("{staff}/enrollments/{of_biden}"),
         Value::Null,
     )
     .await;

@@ -294,7 +294,7 @@ async fn an_unsupported_option_is_refused_by_name() {
     }
     let none = TestApp::start().await;
     let reply = none.post("/embed?kind=image", image_file("t1.jpg")).await;
-    assert_eq!(reply.code(), "invalid_option");
+    assert_eq!(reply.code(), "no_model");
     assert!(
         reply.json()["detail"]
             .as_str()

@@ -236,7 +236,7 @@ async fn under_a_lease(app: &TestApp) {
         (&1.into(), &1.into())
     );
     let images = app.get("/images").await.json();
-    assert_eq!(images["images"].as_array().unwrap().len(), 1);
+    assert_eq!(images["results"].as_array().unwrap().len(), 1);
     erase(app, json!({"batch": batch})).await;
 }
 

@@ -46,6 +46,7 @@ mod service;
 mod store;
 mod stored;
 mod support;
+mod times;
 mod tls;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -78,25 +78,22 @@ async fn scenario(app: &TestApp) {
         .await
         .result();
     let page = app.get("/images?limit=1").await.json();
-    assert_eq!(
-        page["images"][0]["image_id"], other["image_id"],
-        "newest first"
-    );
+    assert_eq!(page["results"][0]["id"], other["image_id"], "newest first");
     let rest = app
         .get(&format!("/images?limit=1&after={}", text(&page["next"])))
         .await
         .json();
-    assert_eq!(rest["images"][0]["image_id"], first["image_id"]);
+    assert_eq!(rest["results"][0]["id"], first["image_id"]);
     assert!(rest.get("next").is_none());
     assert_eq!(
-        app.get("/images?source=feed").await.json()["images"]
+        app.get("/images?source=feed").await.json()["results"]
             .as_array()
             .unwrap()
             .len(),
         2
     );
     assert_eq!(
-        app.get("/images?source=album").await.json()["images"]
+        app.get("/images?source=album").await.json()["results"]
             .as_array()
             .unwrap()
             .len(),

@@ -271,6 +271,12 @@ impl<'a> Submission<'a> {
         &self.batch
     }
 
+    /// Returns whether no entry was read so far, for a batch that gets none later.
+    pub fn lacks_items(&self) -> bool {
+        let stays_open = matches!(self.purpose, Purpose::Create { stays_open: true });
+        self.receipt.read == 0 && !stays_open && self.purpose != Purpose::Repeat
+    }
+
     /// Takes the next entries, each with the reason if it could not be read.
     ///
     /// # Errors

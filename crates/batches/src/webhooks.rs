@@ -8,18 +8,26 @@ pub mod deliveries;
 mod message;
 mod signature;
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_audit::AuditEvent;
 use facescan_pipeline::{
     context::RequestContext,
     core::error::{InvalidOption, PipelineError},
+    ingest::{error::IngestError, fetch::FetchError},
 };
 use facescan_store::{BatchWebhook, SecretRotation, Webhook, WebhookHealth};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use url::Url;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        ObjectBuilder, RefOr, SchemaFormat,
+        schema::{Schema, Type},
+    },
+};
 use uuid::Uuid;
 
 use self::signature::Signer;
@@ -30,6 +38,32 @@ const OLD_SECRET_SIGNS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The maximum length of an address, in bytes.
 const MAX_URL_BYTES: usize = 2048;
+
+/// The schema of the address of a webhook.
+pub struct WebhookUrl;
+
+impl PartialSchema for WebhookUrl {
+    fn schema() -> RefOr<Schema> {
+        let byte = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+        let label = "[a-z0-9]+(-[a-z0-9]+)*";
+        // The last label of a name does not begin with a digit, as an address does.
+        let host = format!(r"(({label}\.)*[a-z][a-z0-9]*(-[a-z0-9]+)*|({byte}\.){{3}}{byte})");
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::Custom("uri".to_owned())))
+            .max_length(Some(MAX_URL_BYTES))
+            .pattern(Some(format!(
+                "^https?://{host}(:[1-9][0-9]{{0,3}})?([/?][!-~]*)?$"
+            )))
+            .into()
+    }
+}
+
+impl ToSchema for WebhookUrl {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("WebhookUrl")
+    }
+}
 
 impl Batches {
     /// Checks the address and the secret of a webhook, and makes a secret if there is none. Nothing is written.
@@ -71,15 +105,16 @@ impl Batches {
         })
     }
 
-    fn checked_url(&self, text: &str) -> Result<Url, InvalidOption> {
-        let wrong = |detail: String| InvalidOption::new("url", detail);
+    fn checked_url(&self, text: &str) -> Result<Url, PipelineError> {
         let url = Url::parse(text)
             .ok()
-            .filter(|_| text.len() <= MAX_URL_BYTES)
-            .ok_or_else(|| wrong(format!("must be a URL of at most {MAX_URL_BYTES} bytes")))?;
-        self.sender
-            .check(&url)
-            .map_err(|refused| wrong(refused.to_string()))?;
+            .filter(|_| text.len() <= MAX_URL_BYTES);
+        let url = url.ok_or_else(|| {
+            let detail = format!("must be a URL of at most {MAX_URL_BYTES} bytes");
+            InvalidOption::new("url", detail)
+        })?;
+        let checked = self.sender.check(&url);
+        checked.map_err(|refused| IngestError::from(FetchError::Refused(refused)))?;
         Ok(url)
     }
 

@@ -9,7 +9,7 @@ use facescan_store::StoreError;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{index::IndexError, verify::Side};
+use super::{collections::enroll::Rejection, index::IndexError, verify::Side};
 
 /// Faces cannot be compared, enrolled or searched for.
 #[derive(Debug, Error)]
@@ -137,6 +137,9 @@ pub enum RecognitionError {
     /// A suppression collection or a library cannot be compared with, because its error rates are not known.
     #[error("the vector space {0} has no calibration; add one to recognition.calibrations")]
     Uncalibrated(String),
+    /// The only face of an enrollment is not enrolled.
+    #[error(transparent)]
+    Rejected(Rejection),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -27,8 +27,8 @@ use super::{
 /// The maximum length of a vector in a request.
 pub const MAX_DIM: usize = 4096;
 
-/// The longest vector space in a request, in bytes.
-const MAX_VECTOR_SPACE_BYTES: usize = 64;
+/// The longest vector space in a request, in characters.
+const MAX_VECTOR_SPACE: usize = 64;
 
 /// The faces of an image that are embedded, the largest ones. The chosen face is one of them.
 const MAX_CANDIDATES: usize = 16;
@@ -259,8 +259,8 @@ impl FaceVector {
     /// # Errors
     /// [`InvalidOption`] if they are no vector.
     pub fn of_caller(vector_space: String, values: Vec<f32>) -> Result<Self, InvalidOption> {
-        if vector_space.len() > MAX_VECTOR_SPACE_BYTES {
-            let detail = format!("is longer than {MAX_VECTOR_SPACE_BYTES} bytes");
+        if !(1..=MAX_VECTOR_SPACE).contains(&vector_space.chars().count()) {
+            let detail = format!("must be from 1 to {MAX_VECTOR_SPACE} characters");
             return Err(InvalidOption::new("vector_space", detail));
         }
         if values.is_empty() || values.len() > MAX_DIM {

@@ -54,6 +54,10 @@ kinds! {
         "`a` has the vector space c1 and `b` has c2; compare vectors of one vector space only");
     IDEMPOTENCY_CONFLICT(409, "idempotency_conflict", "idempotency key reused",
         "the idempotency key belongs to the batch 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d, which another body created; use a new key");
+    SUPPRESSED(409, "suppressed", "suppressed person",
+        "the person is in a suppression collection, so the face is not enrolled");
+    NO_MODEL(409, "no_model", "no model",
+        "this operation needs a model; set models.encoder to an id of the registry");
     BODY_TOO_LARGE(413, "body_too_large", "body too large",
         "the body is larger than 67108864 bytes; send fewer or smaller images");
     TOO_MANY_IMAGES(413, "too_many_images", "too many images",
@@ -76,6 +80,10 @@ kinds! {
         "the url answered with the status 404 and not 200: check the url");
     NO_FACE(422, "no_face", "no face",
         "no face was found in the image; send an image that shows a face, or a lower min_score");
+    SEVERAL_FACES(422, "several_faces", "several faces",
+        "the image shows 3 faces; choose one with face=largest or face=central");
+    LOW_QUALITY(422, "low_quality", "face of low quality",
+        "the quality of the face is too low: face_too_small; send a better image, or allow_low_quality=true");
     NO_VECTOR(422, "no_vector", "face without a vector",
         "the face 0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d has no vector; send its image to /embed first");
     ANONYMIZATION_FAILED(422, "anonymization_failed", "faces are still found",

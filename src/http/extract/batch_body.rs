@@ -7,7 +7,10 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header::CONTENT_TYPE},
 };
-use facescan_batches::submission::{BatchHead, EntryError, ItemEntry};
+use facescan_batches::{
+    submission::{BatchHead, EntryError, ItemEntry},
+    webhooks::WebhookUrl,
+};
 use facescan_fields::{self as fields, FieldError, FieldErrors, Shape};
 use facescan_pipeline::{admission::Priority, operation::BatchOperation};
 use serde::{Deserialize, Serialize};
@@ -58,9 +61,11 @@ pub struct HeadFields {
 #[schema(as = BatchWebhook)]
 pub struct WebhookFields {
     /// The address that is told when the batch ends.
+    #[schema(value_type = WebhookUrl)]
     pub url: String,
-    /// The secret that signs the message, `whsec_` and base64. Without it the server makes one.
+    /// The secret that signs the message, `whsec_` and the base64 of 24 to 64 bytes. Without it the server makes one.
     #[serde(default)]
+    #[schema(pattern = "^whsec_([A-Za-z0-9+/]{4}){8,21}$")]
     pub secret: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use super::{
     admitted::stated_length,
     arriving::{SharedReservation, incomplete},
     body::MAX_NESTING,
-    texts,
+    texts::{self, LongText},
 };
 use crate::http::{AppState, error::ApiError, middleware::context};
 
@@ -85,7 +85,15 @@ where
 /// The beginning of the error of a list that is too long. The errors of serde have only a text.
 pub(super) const TOO_MANY: &str = "the list is too long";
 
-/// Reads a JSON or msgpack body, and parses it. `too_many` is the error of a list that is too long.
+/// What a route says about bodies that are too large in some way.
+pub(super) struct TooLarge {
+    /// The error of a list that is too long.
+    pub too_many: ApiError,
+    /// The error of a text that is too long.
+    pub long_text: fn(LongText) -> ApiError,
+}
+
+/// Reads a JSON or msgpack body, and parses it.
 ///
 /// # Errors
 /// The errors of [`body`], or the error of a body that cannot be parsed or has too many entries.
@@ -94,7 +102,7 @@ pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
     state: &AppState,
     reservation: &SharedReservation,
     is_json: bool,
-    too_many: ApiError,
+    too_large: TooLarge,
 ) -> Result<T, ApiError> {
     let tenant = context::from_request(&request)?.principal.tenant;
     let body = body(request, state.config.server.max_body_bytes).await?;
@@ -106,14 +114,14 @@ pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
             true => texts::prepared_json(body),
             false => texts::check_msgpack(&body).map(|()| body),
         };
-        let body = prepared.map_err(|error| ApiError::invalid_body(error.to_string()))?;
+        let body = prepared.map_err(too_large.long_text)?;
         let parsed = match is_json {
             true => from_json(&body),
             false => from_packed(&body),
         };
         drop(body);
         parsed.map_err(|error| match error {
-            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => too_many,
+            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => too_large.too_many,
             error => error.into(),
         })
     };

@@ -10,16 +10,17 @@ use std::mem;
 use axum::extract::Request;
 use bytes::Bytes;
 use facescan_config::MAX_IMAGES;
-use facescan_fields::{FieldError, MAX_ERRORS, Shape};
+use facescan_fields::{FieldError, FieldErrors, MAX_ERRORS, Shape};
 
 use super::{
     BodyFormat,
     arriving::SharedReservation,
     body::MAX_OPTIONS,
-    body_reader::{body, structured},
+    body_reader::{TooLarge, body, structured},
     entry::Entry,
     form::{self, FormOptions, Part},
     options::SentOptions,
+    texts::LongText,
 };
 use crate::http::{AppState, error::ApiError};
 
@@ -139,8 +140,11 @@ pub(super) async fn read_body<C: Content>(
         }
         BodyFormat::Json | BodyFormat::Msgpack => {
             let is_json = matches!(format, BodyFormat::Json);
-            let too_many = C::too_many(limit);
-            structured(request, state, reservation, is_json, too_many).await?
+            let too_large = TooLarge {
+                too_many: C::too_many(limit),
+                long_text: long_text::<C>,
+            };
+            structured(request, state, reservation, is_json, too_large).await?
         }
     };
     read.content.check_count(limit)?;
@@ -170,8 +174,39 @@ fn read_parts<C: Content>(
     })
 }
 
+/// Returns the error of a text that is too long. It mostly is an image under a name that no image has.
+fn long_text<C: Content>(error: LongText) -> ApiError {
+    let Some(name) = error.field else {
+        return ApiError::invalid_body(error.to_string());
+    };
+    let fields = C::FIELDS.iter().map(|field| field.name);
+    let known: Vec<&str> = fields
+        .chain([OPTIONS])
+        .chain(C::ENTRY.iter().copied())
+        .collect();
+    if !known.contains(&name.as_str()) && !C::HAS_HEAD {
+        return FieldErrors::from(FieldError::unknown(name.clone(), &name, known)).into();
+    }
+    let detail =
+        r#"is too long; only `data` may have the bytes of an image, as in {"data": "<base64>"}"#;
+    ApiError::invalid_field(name, detail)
+}
+
 /// Returns the error of a field that no body of this kind has.
 fn unknown_field<C: Content>(name: String, shape: &Shape) -> FieldError {
+    if let Some(field) = C::FIELDS.first()
+        && field.name.strip_suffix('s') == Some(name.as_str())
+        && shape.has(&name)
+    {
+        let list = field.name;
+        let detail = format!(
+            r#"is an option, which goes under `{OPTIONS}`; send what it is about as "{list}": [{{"data": "<base64>"}}]"#
+        );
+        return FieldError {
+            did_you_mean: Some(list.to_owned()),
+            ..FieldError::new(name, detail)
+        };
+    }
     if shape.has(&name) {
         let detail = format!(r#"is an option; put it under `{OPTIONS}`"#);
         return FieldError {

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::{
     arriving,
+    body::number,
     body_reader::{body, check_is_object, from_json},
 };
 use crate::http::{AppState, error::ApiError};
@@ -33,8 +34,9 @@ where
 
     async fn from_request(mut request: Request, state: &AppState) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
-            return Err(ApiError::invalid_body(
-                "send a JSON object, {} at least, with the content-type application/json",
+            return Err(ApiError::UnsupportedMediaType(
+                "this route takes a JSON object, {} at least; send it with the content-type application/json"
+                    .to_owned(),
             ));
         }
         let _reservation = arriving::reserve(&mut request, &state.admission, MAX_OBJECT_BYTES)?;
@@ -43,8 +45,21 @@ where
         if std::str::from_utf8(&body).is_ok_and(has_nul) {
             return Err(ApiError::invalid_option("body", NUL));
         }
-        let tree: Value = from_json(&body)?;
+        let mut tree: Value = from_json(&body)?;
+        convert_numbers(&mut tree);
         Ok(Self(fields::read(&tree, "field")?))
+    }
+}
+
+/// Converts numbers such as `30.0`, which JSON Schema treats as integers.
+fn convert_numbers(tree: &mut Value) {
+    match tree {
+        Value::Number(float) if float.is_f64() => {
+            *tree = number(float.as_f64().unwrap_or_default());
+        }
+        Value::Array(list) => list.iter_mut().for_each(convert_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(convert_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

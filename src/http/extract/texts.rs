@@ -2,9 +2,10 @@
 //!
 //! Only the bytes of images may be long. A parser copies every other text when it quotes it in an error, several times its length.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use bytes::{Bytes, BytesMut};
+use facescan_fields::{MAX_NAME_BYTES, wording};
 use memchr::{memchr, memchr2};
 use rmp::Marker;
 
@@ -17,9 +18,21 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 const LONG_FIELD: &[u8] = b"data";
 
 /// The error of a body with a text that is too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("a text or a name has more than {MAX_TEXT_BYTES} bytes; only `data` may be longer")]
-pub(super) struct LongText;
+pub(super) struct LongText {
+    /// The field whose value it is, if it is the value of one.
+    pub field: Option<String>,
+}
+
+impl LongText {
+    fn of_field(name: &[u8]) -> Self {
+        let name = String::from_utf8_lossy(name);
+        Self {
+            field: (!name.is_empty()).then(|| wording::beginning(&name, MAX_NAME_BYTES)),
+        }
+    }
+}
 
 /// Checks the texts of a JSON body, and prepares the long ones for the parser as [`prepare_json`]. Does not copy a body that
 /// nobody else holds.
@@ -54,7 +67,11 @@ fn check_json(body: &[u8]) -> Result<Vec<Range<usize>>, LongText> {
         let from = position + start + 1;
         let (text, has_escapes) = json_text(&body[from..]);
         let is_value = between.trim_ascii() == b":";
-        check(text, is_value && before == LONG_FIELD)?;
+        // The first text of a list comes behind the name of the list.
+        let is_of_field =
+            is_value || between.starts_with(b":") && between.trim_ascii_end().ends_with(b"[");
+        check(text, is_value && before == LONG_FIELD)
+            .map_err(|_| LongText::of_field(if is_of_field { before } else { b"" }))?;
         if has_escapes && text.len() > MAX_TEXT_BYTES {
             escaped.push(from..from + text.len());
         }
@@ -117,22 +134,21 @@ fn escape(text: &[u8]) -> Option<(u8, usize)> {
 }
 
 /// A list or a map of msgpack that has values left.
-struct Open {
+struct Open<'a> {
     /// The number of values that are still to come, with the keys of a map.
     left: u64,
     is_map: bool,
-    /// Whether the last key of the map is [`LONG_FIELD`].
-    is_long: bool,
+    /// The last key of the map.
+    key: &'a [u8],
 }
 
-impl Open {
-    /// Counts a value. Returns whether it may be long: only the value of the key may, and not a value with the same text.
-    fn count(&mut self, content: &[u8]) -> bool {
+impl<'a> Open<'a> {
+    /// Counts a value. Returns its key. A key has none, and neither has an entry of a list.
+    fn count(&mut self, content: &'a [u8]) -> &'a [u8] {
         let is_key = self.is_map && self.left.is_multiple_of(2);
-        let may_be_long = self.is_map && !is_key && self.is_long;
         self.left -= 1;
-        self.is_long = is_key && content == LONG_FIELD;
-        may_be_long
+        let key = mem::replace(&mut self.key, if is_key { content } else { b"" });
+        if is_key { b"" } else { key }
     }
 }
 
@@ -149,13 +165,15 @@ pub(super) fn check_msgpack(mut rest: &[u8]) -> Result<(), LongText> {
             // The parser finds the end of the body too.
             return Ok(());
         };
-        let may_be_long = open.last_mut().is_some_and(|outer| outer.count(content));
-        check(content, may_be_long)?;
+        let key = open
+            .last_mut()
+            .map_or(&b""[..], |outer| outer.count(content));
+        check(content, key == LONG_FIELD).map_err(|_| LongText::of_field(key))?;
         if let Some((left, is_map)) = values(marker, after) {
             open.push(Open {
                 left,
                 is_map,
-                is_long: false,
+                key: b"",
             });
         }
         while open.last().is_some_and(|inner| inner.left == 0) {
@@ -230,7 +248,7 @@ fn lengths(marker: Marker, after: &[u8]) -> (usize, usize) {
 fn check(text: &[u8], may_be_long: bool) -> Result<(), LongText> {
     match text.len() <= MAX_TEXT_BYTES || may_be_long {
         true => Ok(()),
-        false => Err(LongText),
+        false => Err(LongText::default()),
     }
 }
 
@@ -309,8 +327,24 @@ mod tests {
         ] {
             assert_eq!(check_msgpack(&body).is_ok(), expected, "{:?}", &body[..9]);
         }
+        let named = check_msgpack(&map(&[b"\xA5image", &long])).unwrap_err();
+        assert_eq!(named.field.as_deref(), Some("image"));
         let deep = [vec![0x91; MAX_NESTING - 1], long.clone()].concat();
         assert!(check_msgpack(&deep).is_err());
+    }
+
+    #[test]
+    fn the_field_of_a_long_text_is_named() {
+        let long = long();
+        for (body, field) in [
+            (json!({"image": long}), Some("image")),
+            (json!({"images": [long]}), Some("images")),
+            (json!({"images": [{"dta": long}]}), Some("dta")),
+            (json!({ long.clone(): 1 }), None),
+        ] {
+            let error = check_json(body.to_string().as_bytes()).unwrap_err();
+            assert_eq!(error.field.as_deref(), field, "{body:.80}");
+        }
     }
 
     #[test]

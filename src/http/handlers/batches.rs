@@ -61,6 +61,7 @@ pub struct BatchesQuery {
     #[param(inline)]
     state: Option<StateFilter>,
     /// Only batches with this name.
+    #[param(pattern = "^[^\\x00]*$")]
     name: Option<String>,
     /// The `next` of the previous page.
     after: Option<Uuid>,
@@ -93,7 +94,6 @@ impl From<StateFilter> for BatchState {
 }
 
 impl Listed for BatchAnswer {
-    const ENTRIES: &'static str = "batches";
     const PAGE: &'static str = "BatchPage";
     const DESCRIPTION: &'static str = "A page of batches, newest first.";
 }

@@ -118,7 +118,6 @@ pub enum ClusteringStateName {
 }
 
 impl Listed for ClusteringAnswer {
-    const ENTRIES: &'static str = "clusterings";
     const PAGE: &'static str = "ClusteringPage";
     const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
 }

@@ -9,7 +9,7 @@ use facescan_pipeline::context::RequestContext;
 use facescan_recognition::{
     collections::{
         key,
-        terms::{check_change, check_terms},
+        terms::{Text, check_change, check_terms},
     },
     error::RecognitionError,
 };
@@ -58,23 +58,23 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewCollection)]
 pub struct CollectionBody {
-    /// The name, which no other collection of the tenant has, up to 200 bytes.
-    #[schema(min_length = 1, max_length = 200)]
+    /// The name, which no other collection of the tenant has, up to 200 characters.
+    #[schema(value_type = Text)]
     name: String,
     /// What the collection is for. By default a gallery.
     #[serde(default)]
     kind: CollectionKindName,
     /// Why the faces are processed. The setting `recognition.purposes` lists the purposes that are allowed.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(value_type = Text)]
     purpose: String,
-    /// What allows it, such as consent or a contract, up to 200 bytes.
-    #[schema(min_length = 1, max_length = 200)]
+    /// What allows it, such as consent or a contract, up to 200 characters.
+    #[schema(value_type = Text)]
     legal_basis: String,
     /// Whether a subject without a valid consent is neither enrolled nor found. By default false.
     #[serde(default)]
     consent_required: bool,
     /// The days after a subject's last interaction when it is erased. `recognition.max_retention_days` limits it.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 36500)]
     retention_days: u32,
     /// The false accept rate of one comparison that searches use by default. By default that of the settings.
     #[serde(default)]
@@ -87,16 +87,16 @@ pub struct CollectionBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = CollectionChange)]
 pub struct CollectionChangeBody {
-    /// The name, up to 200 bytes.
-    #[schema(min_length = 1, max_length = 200)]
+    /// The name, up to 200 characters.
+    #[schema(value_type = Option<Text>)]
     name: Option<String>,
-    /// What allows the processing, up to 200 bytes.
-    #[schema(min_length = 1, max_length = 200)]
+    /// What allows the processing, up to 200 characters.
+    #[schema(value_type = Option<Text>)]
     legal_basis: Option<String>,
     /// Whether a subject without a valid consent is neither enrolled nor found.
     consent_required: Option<bool>,
     /// The days after a subject's last interaction when it is erased.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 36500)]
     retention_days: Option<u32>,
     /// The false accept rate of one comparison that searches use by default.
     #[schema(exclusive_minimum = 0, maximum = 1)]
@@ -171,7 +171,6 @@ pub struct CollectionAnswer {
 }
 
 impl Listed for CollectionAnswer {
-    const ENTRIES: &'static str = "collections";
     const PAGE: &'static str = "CollectionPage";
     const DESCRIPTION: &'static str = "A page of collections, oldest first.";
 }

@@ -1,4 +1,4 @@
-//! `/collections/{id}/subjects/{subject}/faces` and `/collections/{id}/faces/{enrollment}`.
+//! `/collections/{id}/subjects/{subject}/enrollments` and `/collections/{id}/enrollments/{enrollment}`.
 
 use axum::extract::RawQuery;
 use facescan_config::{DetSize, scope::Scope};
@@ -39,7 +39,7 @@ use crate::http::{
     openapi::{
         Bytes,
         bodies::{EnrollBody, FacesForm},
-        failures::{EraseFailures, FacesFailures, StoredFailures},
+        failures::{EnrollFailures, EraseFailures, StoredFailures},
         routes::routes,
     },
     respond::{
@@ -102,7 +102,7 @@ pub struct EnrollAnswer {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// One entry for each face, in the order of the request.
-    faces: Vec<EnrolledFace>,
+    results: Vec<EnrolledFace>,
 }
 
 /// What became of a face.
@@ -145,7 +145,6 @@ pub enum EnrollmentStatus {
 }
 
 impl Listed for EnrollmentAnswer {
-    const ENTRIES: &'static str = "faces";
     const PAGE: &'static str = "EnrollmentPage";
     const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
@@ -154,8 +153,8 @@ impl Listed for EnrollmentAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Enrollment)]
 pub struct EnrollmentAnswer {
-    /// The id of the enrolled face.
-    enrollment_id: Uuid,
+    /// The id.
+    id: Uuid,
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
@@ -168,7 +167,7 @@ pub struct EnrollmentAnswer {
 impl From<Enrollment> for EnrollmentAnswer {
     fn from(enrollment: Enrollment) -> Self {
         Self {
-            enrollment_id: enrollment.id,
+            id: enrollment.id,
             face_id: enrollment.face_id,
             created_at: enrollment.created_at,
         }
@@ -176,8 +175,7 @@ impl From<Enrollment> for EnrollmentAnswer {
 }
 
 impl EnrolledFace {
-    /// Returns what the caller sees of an outcome. To say to whom a face is similar is a search, which needs its own scope.
-    fn new(may_search: bool, outcome: EnrollOutcome) -> Self {
+    fn new(outcome: EnrollOutcome) -> Self {
         let rejection = match outcome {
             EnrollOutcome::Enrolled(id) => {
                 return Self {
@@ -187,11 +185,7 @@ impl EnrolledFace {
             }
             EnrollOutcome::Rejected(rejection) => rejection,
         };
-        let reason = match &rejection {
-            Rejection::Suppressed if !may_search => Rejection::CONFLICT,
-            rejection => rejection.name(),
-        };
-        let rejected = Self::rejected(EnrollmentStatus::Rejected, Some(reason));
+        let rejected = Self::rejected(EnrollmentStatus::Rejected, Some(rejection.name()));
         match rejection {
             Rejection::SeveralFaces { faces } => Self {
                 faces: Some(faces),
@@ -205,15 +199,18 @@ impl EnrolledFace {
                 subject_id,
                 similarity,
             } => Self {
-                subject_id: may_search.then_some(subject_id),
-                similarity: may_search.then_some(similarity),
+                subject_id: Some(subject_id),
+                similarity: Some(similarity),
                 ..rejected
             },
             Rejection::Image(error) => Self {
                 error: Some(error),
                 ..rejected
             },
-            Rejection::NoFace | Rejection::VectorSpaceMismatch | Rejection::Suppressed => rejected,
+            Rejection::NoFace
+            | Rejection::VectorSpaceMismatch
+            | Rejection::Suppressed
+            | Rejection::Hidden => rejected,
         }
     }
 
@@ -234,10 +231,11 @@ impl EnrolledFace {
 /// Enrolls faces of a subject.
 ///
 /// Each face is in an image, stored, or a vector. A stored face also needs the scope `read`, and a vector or an aligned crop
-/// the scope `search_vectors`. A face that is not good enough is rejected, and the others are enrolled. Each face that is
-/// compared with other people counts as a search of the key. Images are not stored.
+/// the scope `search_vectors`. Among several faces, one that is not good enough is rejected, and the others are enrolled. The
+/// rejection of the only face is the error of the request. Each face that is compared with other people counts as a search of
+/// the key. Images are not stored.
 #[utoipa::path(
-    post, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "enroll_faces", tag = "recognition",
+    post, path = "/collections/{id}/subjects/{subject}/enrollments", operation_id = "enroll_faces", tag = "recognition",
     security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
@@ -248,7 +246,7 @@ impl EnrolledFace {
         (EnrollBody = "application/json"), (EnrollBody = "application/msgpack"),
         (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
     )),
-    responses(FacesFailures)
+    responses(EnrollFailures)
 )]
 pub async fn enroll(
     request: CollectionRequest,
@@ -290,13 +288,20 @@ pub async fn enroll(
     };
     let may_search = context.principal.scopes.contains(Scope::Search);
     let outcomes = state.collections.enroll(&context, target, faces.collect());
+    let mut outcomes: Vec<_> = outcomes
+        .await?
+        .into_iter()
+        .map(|outcome| outcome.shown(may_search))
+        .collect();
+    // As for an image: what is wrong with the only one is wrong with the request.
+    if let [EnrollOutcome::Rejected(_)] = outcomes.as_slice()
+        && let Some(EnrollOutcome::Rejected(rejection)) = outcomes.pop()
+    {
+        return Err(RecognitionError::Rejected(rejection).into());
+    }
     let answer = EnrollAnswer {
         request_id: context.id.to_string(),
-        faces: outcomes
-            .await?
-            .into_iter()
-            .map(|outcome| EnrolledFace::new(may_search, outcome))
-            .collect(),
+        results: outcomes.into_iter().map(EnrolledFace::new).collect(),
     };
     Negotiated::small(request.accepted, &answer)
 }
@@ -356,7 +361,7 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 
 /// Lists the enrolled faces of a subject.
 #[utoipa::path(
-    get, path = "/collections/{id}/subjects/{subject}/faces", operation_id = "list_enrollments", tag = "recognition",
+    get, path = "/collections/{id}/subjects/{subject}/enrollments", operation_id = "list_enrollments", tag = "recognition",
     security(("key" = ["enroll"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),
@@ -389,7 +394,7 @@ pub async fn list(
 
 /// Erases an enrolled face.
 #[utoipa::path(
-    delete, path = "/collections/{id}/faces/{enrollment}", operation_id = "erase_enrollment", tag = "recognition",
+    delete, path = "/collections/{id}/enrollments/{enrollment}", operation_id = "erase_enrollment", tag = "recognition",
     security(("key" = ["erase"])),
     params(
         ("id" = Uuid, Path, description = "The id of the collection"),

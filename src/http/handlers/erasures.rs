@@ -51,10 +51,19 @@ pub struct ErasureBody {
     #[schema(nullable = false)]
     image: Option<Uuid>,
     /// The `source` of images. Images that have other sources too are erased.
-    #[schema(nullable = false, max_length = 512)]
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 512,
+        pattern = "^[^\\x00]*$"
+    )]
     source: Option<String>,
     /// The host of images: that of their `source_url`, or of the URL that a batch fetches them from.
-    #[schema(nullable = false, example = "img.example.com")]
+    #[schema(
+        nullable = false,
+        example = "img.example.com",
+        pattern = "^([a-z0-9]+(-[a-z0-9]+)*\\.)*[a-z][a-z0-9]*(-[a-z0-9]+)*$|^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(\\.|$)){4}$"
+    )]
     host: Option<String>,
     /// The id of a batch.
     #[schema(nullable = false)]

@@ -25,7 +25,7 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[utoipa::path(
     get, path = "/faces/{id}", operation_id = "read_face", tag = "store",
     security(("key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The face's `face_id`")),
+    params(("id" = Uuid, Path, description = "The id of the face")),
     responses(StoredFailures)
 )]
 pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>, ApiError> {
@@ -44,7 +44,7 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>
 #[utoipa::path(
     delete, path = "/faces/{id}", operation_id = "erase_face", tag = "store",
     security(("key" = ["erase"])),
-    params(("id" = Uuid, Path, description = "The face's `face_id`")),
+    params(("id" = Uuid, Path, description = "The id of the face")),
     responses(EraseFailures)
 )]
 pub async fn erase(request: StoredRequest) -> Result<NoContent, ApiError> {

@@ -52,6 +52,7 @@ const MAX_SCAN_BYTES: u64 = 16 << 20;
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Only images that have this source.
+    #[param(max_length = 512, pattern = "^[^\\x00]*$")]
     source: Option<String>,
     /// The `next` of the previous page.
     after: Option<Uuid>,
@@ -73,7 +74,6 @@ pub struct ScansQuery {
 }
 
 impl Listed for ImageSummaryAnswer {
-    const ENTRIES: &'static str = "images";
     const PAGE: &'static str = "ImagePage";
     const DESCRIPTION: &'static str = "A page of images, newest first.";
 }
@@ -82,7 +82,8 @@ impl Listed for ImageSummaryAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredImageSummary)]
 pub struct ImageSummaryAnswer {
-    image_id: Uuid,
+    /// The id. A result of `/detect` or another scan names it as `image_id`.
+    id: Uuid,
     /// The sha256 of the bytes, in hex.
     sha256: String,
     /// The number of bytes.
@@ -142,7 +143,8 @@ pub struct SourceAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredScan)]
 pub struct StoredScanAnswer {
-    scan_id: Uuid,
+    /// The id.
+    id: Uuid,
     /// The operation, such as `detect`. `embed_image` is `/embed` with `kind=image`.
     operation: String,
     /// The id of the detector. Absent for aligned crops.
@@ -183,8 +185,11 @@ pub struct StoredScanAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredFace)]
 pub struct StoredFaceAnswer {
-    face_id: Uuid,
+    /// The id. A result of a scan names it as `face_id`.
+    id: Uuid,
+    /// The image that shows it.
     image_id: Uuid,
+    /// The scan that found it.
     scan_id: Uuid,
     /// `[x1, y1, x2, y2]` in pixels of the upright image.
     bbox: [f32; 4],
@@ -216,7 +221,7 @@ pub struct StoredFaceAnswer {
 impl From<ImageSummary> for ImageSummaryAnswer {
     fn from(image: ImageSummary) -> Self {
         Self {
-            image_id: image.id,
+            id: image.id,
             sha256: hex(&image.sha256),
             byte_size: image.byte_size,
             width: image.width,
@@ -262,7 +267,7 @@ impl From<StoredScan> for StoredScanAnswer {
             None => (None, None, None, None),
         };
         Self {
-            scan_id: scan.id,
+            id: scan.id,
             operation: scan.operation,
             detector: scan.detector.map(|model| model.id),
             embedder: scan.embedder.map(|model| model.id),
@@ -290,7 +295,7 @@ impl From<StoredFace> for StoredFaceAnswer {
             None => (None, None, None, None),
         };
         Self {
-            face_id: face.id,
+            id: face.id,
             image_id: face.image_id,
             scan_id: face.scan_id,
             bbox: face.bbox.to_array(),
@@ -350,7 +355,7 @@ pub async fn list(
 #[utoipa::path(
     get, path = "/images/{id}", operation_id = "read_image", tag = "store",
     security(("key" = ["read"])),
-    params(("id" = Uuid, Path, description = "The image's `image_id`"), ScansQuery),
+    params(("id" = Uuid, Path, description = "The id of the image"), ScansQuery),
     responses(StoredFailures)
 )]
 pub async fn read(
@@ -378,7 +383,7 @@ pub async fn read(
 #[utoipa::path(
     delete, path = "/images/{id}", operation_id = "erase_image", tag = "store",
     security(("key" = ["erase"])),
-    params(("id" = Uuid, Path, description = "The image's `image_id`")),
+    params(("id" = Uuid, Path, description = "The id of the image")),
     responses(EraseFailures)
 )]
 pub async fn erase(request: StoredRequest) -> Result<NoContent, ApiError> {

@@ -107,7 +107,7 @@ pub struct KeyAnswer {
 #[schema(as = Keys)]
 pub struct KeysAnswer {
     /// The keys, oldest first. Keys in the settings are not among them.
-    keys: Vec<KeyAnswer>,
+    results: Vec<KeyAnswer>,
 }
 
 impl From<ApiKey> for KeyAnswer {
@@ -208,7 +208,7 @@ pub async fn list(
     require_key(&context)?;
     let keys = state.keys.list(&context.principal.tenant).await?;
     let answer = KeysAnswer {
-        keys: keys.into_iter().map(KeyAnswer::from).collect(),
+        results: keys.into_iter().map(KeyAnswer::from).collect(),
     };
     Negotiated::small(Accepted::structured(&headers), &answer)
 }

@@ -1,4 +1,4 @@
-//! `/collections/{id}/faces`: the faces of a library.
+//! `/collections/{id}/enrollments`: the faces of a library.
 
 use axum::extract::RawQuery;
 use facescan_config::DetSize;
@@ -85,7 +85,7 @@ pub struct LibraryAnswer {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// One entry for each image, stored face or vector, in the order of the request.
-    entries: Vec<LibraryEntry>,
+    results: Vec<LibraryEntry>,
 }
 
 /// The faces of an image, or its error.
@@ -118,7 +118,6 @@ pub struct LibraryEntryFace {
 }
 
 impl Listed for LibraryFaceAnswer {
-    const ENTRIES: &'static str = "faces";
     const PAGE: &'static str = "LibraryFacePage";
     const DESCRIPTION: &'static str = "A page of faces of a library, oldest first.";
 }
@@ -127,8 +126,8 @@ impl Listed for LibraryFaceAnswer {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LibraryFace)]
 pub struct LibraryFaceAnswer {
-    /// The id of the enrolled face.
-    enrollment_id: Uuid,
+    /// The id.
+    id: Uuid,
     /// The stored face that it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     face_id: Option<Uuid>,
@@ -151,7 +150,7 @@ pub struct LibraryFaceAnswer {
 impl From<LibraryFace> for LibraryFaceAnswer {
     fn from(face: LibraryFace) -> Self {
         Self {
-            enrollment_id: face.enrollment.id,
+            id: face.enrollment.id,
             face_id: face.enrollment.face_id,
             image_id: face.image_id,
             person_id: face.membership.person_id,
@@ -191,7 +190,7 @@ struct ShownFace {
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
 /// the scope `read`, and a vector or an aligned crop the scope `search_vectors`. Their quality is not checked, and vectors belong to no image. Images are not stored. A clustering then groups the faces into people.
 #[utoipa::path(
-    post, path = "/collections/{id}/faces", operation_id = "enroll_in_library", tag = "recognition",
+    post, path = "/collections/{id}/enrollments", operation_id = "enroll_in_library", tag = "recognition",
     security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the library"), LibraryRequest),
     request_body(content(
@@ -223,10 +222,13 @@ pub async fn enroll(
     };
     let vector_space = &state.pipeline.models.embedder.vector_space;
     let (mut images, mut shown) = (Vec::new(), Vec::new());
+    let is_alone = faces.len() == 1;
     for face in named.read(faces).await? {
         let (found, error) = match found(vector_space, face) {
             Ok(found) => (found, None),
-            Err(error) => (Vec::new(), Some(error)),
+            // As for an image of a scan: what is wrong with the only one is wrong with the request.
+            Err(error) if is_alone => return Err(error),
+            Err(error) => (Vec::new(), Some(ErrorEntry::from(&error))),
         };
         let (faces, of_image): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         images.push(faces);
@@ -236,7 +238,7 @@ pub async fn enroll(
     let entries = outcomes.into_iter().zip(shown);
     let answer = LibraryAnswer {
         request_id: context.id.to_string(),
-        entries: entries
+        results: entries
             .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
             .collect(),
     };
@@ -297,12 +299,12 @@ impl LibraryEntryFace {
 fn found(
     vector_space: &str,
     face: NamedFace,
-) -> Result<Vec<(FaceForLibrary, ShownFace)>, ErrorEntry> {
+) -> Result<Vec<(FaceForLibrary, ShownFace)>, ApiError> {
     let (vector, face_id) = match face {
         NamedFace::Vector(vector) => (vector, None),
         NamedFace::Stored(id, vector) => (vector, Some(id)),
         NamedFace::Scanned(scan) => {
-            let scan = scan.map_err(|error| ErrorEntry::from(&ApiError::from(error)))?;
+            let scan = (*scan)?;
             let faces = scan.faces.iter();
             let faces = faces.filter_map(|face| of_image(vector_space, face));
             return Ok(faces.collect());
@@ -334,7 +336,7 @@ fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFac
 
 /// Lists the faces of a library.
 #[utoipa::path(
-    get, path = "/collections/{id}/faces", operation_id = "list_library_faces", tag = "recognition",
+    get, path = "/collections/{id}/enrollments", operation_id = "list_library_faces", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the library"), LibraryFaceQuery),
     responses(LibraryFailures)

@@ -88,7 +88,7 @@ impl Cursor {
         rows.truncate(self.limit as usize);
         let next = rows.last().filter(|_| has_more).map(id);
         Page {
-            entries: rows.into_iter().map(entry).collect(),
+            results: rows.into_iter().map(entry).collect(),
             next,
         }
     }

@@ -2,7 +2,10 @@
 
 use axum::extract::RawQuery;
 use facescan_recognition::{
-    collections::{key, terms::check_text},
+    collections::{
+        key,
+        terms::{Text, check_text},
+    },
     error::RecognitionError,
 };
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
@@ -61,7 +64,6 @@ pub struct PersonAnswer {
 }
 
 impl Listed for PersonAnswer {
-    const ENTRIES: &'static str = "people";
     const PAGE: &'static str = "PersonPage";
     const DESCRIPTION: &'static str = "A page of people, oldest first.";
 }
@@ -70,9 +72,9 @@ impl Listed for PersonAnswer {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersonName {
-    /// The name, up to 200 bytes. Null removes it.
+    /// The name, up to 200 characters. Null removes it.
     #[serde(deserialize_with = "required")]
-    #[schema(required, min_length = 1, max_length = 200)]
+    #[schema(required, value_type = Option<Text>)]
     name: Option<String>,
 }
 

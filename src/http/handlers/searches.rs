@@ -94,7 +94,7 @@ pub enum SearchStatus {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SearchPage {
     /// The searches.
-    searches: Vec<RecordedSearch>,
+    results: Vec<RecordedSearch>,
     /// The value of `before` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
@@ -312,7 +312,7 @@ pub async fn list(
     // A page can have a megabyte of ids of candidates.
     let page = on_own_thread(move || SearchPage {
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
-        searches: listed.into_iter().map(RecordedSearch::from).collect(),
+        results: listed.into_iter().map(RecordedSearch::from).collect(),
     });
     Negotiated::large(&request.context, request.accepted, page.await?).await
 }

@@ -3,7 +3,10 @@
 use axum::extract::RawQuery;
 use facescan_audit::AuditEvent;
 use facescan_recognition::{
-    collections::{key, terms::check_details},
+    collections::{
+        key,
+        terms::{Text, check_details},
+    },
     error::RecognitionError,
 };
 use facescan_store::{
@@ -44,9 +47,9 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields, default)]
 #[schema(as = SubjectDetails)]
 pub struct SubjectBody {
-    /// The caller's id, which no other subject of the collection has, up to 200 bytes.
+    /// The caller's id, which no other subject of the collection has, up to 200 characters.
     #[serde(deserialize_with = "present")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 200)]
+    #[schema(value_type = Option<Text>)]
     external_id: Option<Option<String>>,
     /// What the caller wants to keep with the subject, up to 4096 bytes of JSON.
     #[serde(deserialize_with = "present")]
@@ -79,8 +82,8 @@ struct Rfc3339(#[serde(with = "facescan_clock::rfc3339")] OffsetDateTime);
 #[serde(deny_unknown_fields)]
 #[schema(as = Consent)]
 pub struct ConsentBody {
-    /// Where the consent can be found, up to 200 bytes.
-    #[schema(min_length = 1, max_length = 200)]
+    /// Where the consent can be found, up to 200 characters.
+    #[schema(value_type = Text)]
     reference: String,
     /// When it was given.
     #[serde(with = "facescan_clock::rfc3339")]
@@ -125,7 +128,6 @@ pub struct SubjectAnswer {
 }
 
 impl Listed for SubjectAnswer {
-    const ENTRIES: &'static str = "subjects";
     const PAGE: &'static str = "SubjectPage";
     const DESCRIPTION: &'static str = "A page of subjects, oldest first.";
 }
@@ -136,6 +138,7 @@ impl Listed for SubjectAnswer {
 #[into_params(parameter_in = Query)]
 pub struct SubjectQuery {
     /// Only the subject with this id of the caller.
+    #[param(pattern = "^[^\\x00]*$")]
     external_id: Option<String>,
     /// The `next` of the previous page.
     after: Option<Uuid>,

@@ -1,7 +1,7 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
 use axum::{extract::State, http::HeaderMap};
-use facescan_batches::webhooks::shown_secret;
+use facescan_batches::webhooks::{WebhookUrl, shown_secret};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -42,10 +42,11 @@ pub fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 pub struct WebhookBody {
     /// The address. The settings in section `urls` must allow it.
+    #[schema(value_type = WebhookUrl)]
     url: String,
-    /// The secret that signs the messages, `whsec_` and base64. Without it the server makes one.
+    /// The secret that signs the messages, `whsec_` and the base64 of 24 to 64 bytes. Without it the server makes one.
     #[serde(default)]
-    #[schema(nullable = false)]
+    #[schema(nullable = false, pattern = "^whsec_([A-Za-z0-9+/]{4}){8,21}$")]
     secret: Option<String>,
 }
 
@@ -110,7 +111,7 @@ pub enum WebhookState {
 #[schema(as = Webhooks)]
 pub struct WebhooksAnswer {
     /// The webhooks, oldest first.
-    webhooks: Vec<WebhookAnswer>,
+    results: Vec<WebhookAnswer>,
     /// The hosts that did not take the last message of a webhook of one batch: at most 100, those first that failed last.
     failing_hosts: Vec<FailingHostAnswer>,
 }
@@ -232,7 +233,7 @@ pub async fn list(
     let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;
     let now = state.batches.clock().now();
     let answer = WebhooksAnswer {
-        webhooks: listed.into_iter().map(WebhookAnswer::from).collect(),
+        results: listed.into_iter().map(WebhookAnswer::from).collect(),
         failing_hosts: failing
             .into_iter()
             .map(|host| FailingHostAnswer::new(host, now))

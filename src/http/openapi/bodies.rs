@@ -11,11 +11,19 @@ use facescan_pipeline::{
         enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
         process::request::ProcessRequest, scan::request::ScanRequest,
     },
-    results::EmbeddingAnswer,
 };
-use facescan_recognition::{collections::search::SearchRequest, verify::VerifyRequest};
+use facescan_recognition::{
+    collections::search::SearchRequest,
+    verify::{MAX_DIM, VerifyRequest},
+};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::{
+        ArrayBuilder, ObjectBuilder, OneOfBuilder,
+        schema::{Schema, Type},
+    },
+};
 use uuid::Uuid;
 
 use super::Bytes;
@@ -84,13 +92,16 @@ pub enum ImageSource {
 #[serde(deny_unknown_fields)]
 pub struct InlineImage {
     /// The caller's id of the image.
+    #[schema(pattern = "^[^\\x00]*$")]
     id: Option<String>,
     /// The bytes: base64 text, with or without a `data:` prefix, or binary in msgpack.
     #[schema(format = Byte, min_length = 1)]
     data: String,
     /// The caller's name for the source of the image, at most 512 bytes.
+    #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
     source: Option<String>,
     /// The address where the image was found, at most 4096 bytes.
+    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
     source_url: Option<String>,
 }
 
@@ -99,13 +110,16 @@ pub struct InlineImage {
 #[serde(deny_unknown_fields)]
 pub struct LinkedImage {
     /// The caller's id of the image.
+    #[schema(pattern = "^[^\\x00]*$")]
     id: Option<String>,
     /// The address to fetch it from.
     #[schema(format = "uri")]
     url: String,
     /// The caller's name for the source of the image, at most 512 bytes.
+    #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
     source: Option<String>,
     /// The address where the image was found, at most 4096 bytes. The default is `url`.
+    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
     source_url: Option<String>,
 }
 
@@ -239,11 +253,32 @@ pub struct StoredFaceId {
 #[derive(Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CallerVector {
-    /// The values, or little-endian 32-bit floats in base64. They need not have length 1.
-    embedding: EmbeddingAnswer,
+    /// The values, or little-endian 32-bit floats in base64. They need not have length 1, but they are not all 0.
+    #[schema(schema_with = vector)]
+    embedding: (),
     /// The vector space of the vector, as answers of `/embed` have it.
-    #[schema(max_length = 64)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[^\\x00]*$")]
     vector_space: String,
+}
+
+/// Returns the schema of a vector of a caller.
+fn vector() -> Schema {
+    let value = ObjectBuilder::new()
+        .schema_type(Type::Number)
+        .minimum(Some(f64::from(f32::MIN)))
+        .maximum(Some(f64::from(f32::MAX)));
+    let values = ArrayBuilder::new()
+        .items(value)
+        .min_items(Some(1))
+        .max_items(Some(MAX_DIM));
+    // The lengths of the base64 of a multiple of four bytes.
+    let base64 = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(8))
+        .pattern(Some(
+            "^([A-Za-z0-9+/]{16})*([A-Za-z0-9+/]{5}[AQgw]==|[A-Za-z0-9+/]{10}[AEIMQUYcgkosw048]=|[A-Za-z0-9+/]{16})$",
+        ));
+    Schema::OneOf(OneOfBuilder::new().item(values).item(base64).build())
 }
 
 /// The description of a batch, and its items.
@@ -294,6 +329,7 @@ pub struct BatchItemSource {
     /// The caller's name for the origin of the image.
     source: Option<String>,
     /// The address where the image was found. The default is `url`.
+    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
     source_url: Option<String>,
     /// The caller's own data, at most 16 KiB of JSON. It is returned with the result.
     #[schema(value_type = Option<Object>)]

@@ -6,7 +6,8 @@ use facescan_pipeline::{operations::process::step::Step, results::schemas::ENCOD
 use utoipa::{
     ToSchema,
     openapi::{
-        ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Schema, Type,
+        ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi, Ref, RefOr,
+        Schema, Type,
         encoding::EncodingBuilder,
         link::LinkBuilder,
         path::{Operation, Parameter, ParameterIn},
@@ -34,9 +35,15 @@ const SCAN_LINKS: [(&str, &str); 2] = [
 
 /// The ids in other answers: the operation that returns the id, the operation that takes it, and its path in the answer.
 const LINKS: [(&str, &str, &str); 3] = [
-    ("list_images", "read_image", "/images/0/image_id"),
-    ("read_image", "read_face", "/scans/0/faces/0/face_id"),
+    ("list_images", "read_image", "/results/0/id"),
+    ("read_image", "read_face", "/scans/0/faces/0/id"),
     ("read_face", "read_image", "/image_id"),
+];
+
+/// The options of scans that a route does not take: the operation, the beginning of the names of its schemas, and the options.
+const NARROWER: [(&str, &str, &[&str]); 2] = [
+    ("detect_faces", "Detect", &["kind", "aligned"]),
+    ("measure_quality", "Quality", &["kind"]),
 ];
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
@@ -59,6 +66,7 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     close(schemas, ENCODED_IMAGE);
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
+            narrow(operation, schemas);
             add_forms(operation, schemas);
             add_key_header(operation);
             add_links(operation);
@@ -153,6 +161,45 @@ fn close(schemas: &mut Schemas, name: &str) {
     }
 }
 
+/// Gives an operation a body of its own, without the options that it does not take.
+fn narrow(operation: &mut Operation, schemas: &mut Schemas) {
+    let id = operation.operation_id.as_deref().unwrap_or_default();
+    let narrower = NARROWER.iter().find(|(of, _, _)| *of == id);
+    let Some((_, prefix, without)) = narrower else {
+        return;
+    };
+    let is_taken = |name: &str| !without.contains(&name);
+    let [options, body] = ["Options", "Body"].map(|part| format!("{prefix}{part}"));
+    let Some(mut taken) =
+        object(schemas, &RefOr::Ref(Ref::from_schema_name("ScanOptions"))).cloned()
+    else {
+        return;
+    };
+    taken.properties.retain(|name, _| is_taken(name));
+    let Some(mut whole) = object(schemas, &RefOr::Ref(Ref::from_schema_name("ScanBody"))).cloned()
+    else {
+        return;
+    };
+    let or_null = OneOfBuilder::new()
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .item(Ref::from_schema_name(&options));
+    let or_null = RefOr::T(Schema::OneOf(or_null.build()));
+    whole.properties.insert("options".to_owned(), or_null);
+    schemas.insert(options, RefOr::T(Schema::Object(taken)));
+    schemas.insert(body.clone(), RefOr::T(Schema::Object(whole)));
+    if let Some(RefOr::T(request)) = &mut operation.request_body
+        && let Some(RefOr::T(json)) = request.content.get_mut("application/json")
+    {
+        json.schema = Some(RefOr::Ref(Ref::from_schema_name(&body)));
+    }
+    if let Some(parameters) = &mut operation.parameters {
+        parameters.retain(|parameter| match parameter {
+            RefOr::T(parameter) => is_taken(&parameter.name),
+            RefOr::Ref(_) => true,
+        });
+    }
+}
+
 /// Adds the msgpack, multipart and raw forms of a JSON body, and the options of the body to the query.
 fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     let Some(RefOr::T(body)) = &mut operation.request_body else {
@@ -225,17 +272,16 @@ fn part(media_type: &str) -> EncodingBuilder {
 
 /// Returns the schema of a multipart form with the content of a JSON body.
 fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool) -> Object {
-    let files = || {
-        let file = Ref::from_schema_name(Bytes::name());
-        ArrayBuilder::new().items(file).min_items(Some(1))
-    };
+    let files = || ArrayBuilder::new().items(Ref::from_schema_name(Bytes::name()));
     let mut form = ObjectBuilder::new()
         .description(Some(
             "The parts of a form. An option can also be a separate part with the name that it has in the query.",
         ))
         .property(
             "image",
-            files().description(Some("One part for each image. Its filename is the id.")),
+            files()
+                .min_items(Some(1))
+                .description(Some("One part for each image. Its filename is the id.")),
         )
         .required("image");
     if has_masks {
@@ -254,7 +300,7 @@ fn multipart_form(options: Option<RefOr<Schema>>, body: &Object, has_masks: bool
         .build()
 }
 
-/// Gives the options in the query the ranges of the body. Lists are text in a query, so they do not change.
+/// Gives the options in the query the ranges of the body. Lists are JSON text in a query.
 fn constrain(parameters: &mut [RefOr<Parameter>], options: &Object) {
     for parameter in parameters {
         let RefOr::T(parameter) = parameter else {
@@ -262,8 +308,15 @@ fn constrain(parameters: &mut [RefOr<Parameter>], options: &Object) {
         };
         let property = options.properties.get(&parameter.name).map(without_null);
         match property {
-            None | Some(RefOr::T(Schema::Array(_))) => {}
+            None => {}
             Some(_) if parameter.parameter_in != ParameterIn::Query => {}
+            Some(list @ RefOr::T(Schema::Array(_))) => {
+                parameter.schema = None;
+                let json = RefOr::T(Content::new(Some(list)));
+                parameter
+                    .content
+                    .insert("application/json".to_owned(), json);
+            }
             Some(RefOr::Ref(mut to)) => {
                 to.description.clear();
                 parameter.schema = Some(RefOr::Ref(to));
@@ -325,171 +378,4 @@ fn add_links(operation: &mut Operation) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use facescan_pipeline::operation;
-
-    fn document() -> serde_json::Value {
-        serde_json::to_value(crate::http::openapi_document()).unwrap()
-    }
-
-    fn operations(document: &serde_json::Value) -> Vec<&serde_json::Value> {
-        let items = document["paths"].as_object().unwrap().values();
-        items
-            .flat_map(|item| item.as_object().unwrap().values())
-            .collect()
-    }
-
-    /// Everyone who reads `/docs` loads it.
-    #[test]
-    fn the_document_has_fewer_than_400_kilobytes() {
-        let length = document().to_string().len();
-        assert!(length < 400_000, "{length}");
-    }
-
-    #[test]
-    fn every_reference_resolves_and_every_response_is_used() {
-        let document = document();
-        let text = document.to_string();
-        for (at, start) in text.match_indices("\"$ref\":\"#") {
-            let rest = &text[at + start.len()..];
-            let pointer = rest.split('"').next().unwrap();
-            assert!(document.pointer(pointer).is_some(), "{pointer}");
-        }
-        let responses = document["components"]["responses"].as_object().unwrap();
-        for name in responses.keys() {
-            let reference = format!("\"#/components/responses/{name}\"");
-            assert!(text.contains(&reference), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_operation_has_the_errors_of_its_access() {
-        let document = document();
-        for operation in operations(&document) {
-            let is_open = operation["security"] == serde_json::json!([{}]);
-            let closed = ["401", "403", "429", "503"].iter().filter(|_| !is_open);
-            for status in ["422", "500", "504"].iter().chain(closed) {
-                let response = &operation["responses"][status];
-                assert!(
-                    response.is_object(),
-                    "{}: {status}",
-                    operation["operationId"]
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn every_operation_has_a_route() {
-        let document = document();
-        let paths = document["paths"].as_object().unwrap();
-        for operation in operation::Operation::ALL {
-            let end = format!("/{}", operation.name());
-            let mut routes = paths.iter().filter(|(path, _)| path.ends_with(&end));
-            assert!(routes.any(|(_, item)| item["post"].is_object()), "{end}");
-        }
-    }
-
-    #[test]
-    fn no_name_is_composed() {
-        let document = document();
-        for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
-            assert!(!name.contains('_'), "{name}");
-            assert!(schema.get("allOf").is_none(), "{name}");
-        }
-    }
-
-    #[test]
-    fn closed_objects_forbid_other_properties() {
-        let document = document();
-        let schemas = &document["components"]["schemas"];
-        let image = &schemas[ENCODED_IMAGE];
-        assert_eq!(image["additionalProperties"], false);
-        let steps = schemas[<Step as ToSchema>::name().as_ref()]["oneOf"]
-            .as_array()
-            .unwrap();
-        let is_closed = |step: &serde_json::Value| step["additionalProperties"] == false;
-        assert!(!steps.is_empty() && steps.iter().all(is_closed));
-    }
-
-    #[test]
-    fn operation_ids_are_unique_and_links_point_to_operations() {
-        let document = document();
-        let operations = operations(&document);
-        let ids: BTreeSet<&str> = operations
-            .iter()
-            .map(|operation| operation["operationId"].as_str().unwrap())
-            .collect();
-        assert_eq!(ids.len(), operations.len());
-        for (from, to, _) in LINKS {
-            assert!(ids.contains(from) && ids.contains(to), "{from} to {to}");
-        }
-        let is_scan = |operation: &&&serde_json::Value| operation["tags"][0] == SCAN;
-        let scans = operations.iter().filter(is_scan).count();
-        let links = document.to_string().matches("$response.body#").count();
-        assert_eq!(links, scans * SCAN_LINKS.len() + LINKS.len());
-    }
-
-    #[test]
-    fn images_come_in_every_form_and_options_have_the_ranges_of_the_body() {
-        let document = document();
-        for operation in operations(&document) {
-            let Some(content) = operation.pointer("/requestBody/content") else {
-                continue;
-            };
-            let mut forms: Vec<&String> = content.as_object().unwrap().keys().collect();
-            let name = operation["operationId"].as_str();
-            let without_images = [
-                "assign_face",
-                "change_collection",
-                "change_subject",
-                "create_clustering",
-                "create_collection",
-                "create_erasure",
-                "create_key",
-                "create_subject",
-                "create_webhook",
-                "merge_people",
-                "rename_person",
-                "split_person",
-            ];
-            if without_images.contains(&name.unwrap()) {
-                assert_eq!(forms, ["application/json"], "it takes no images");
-                continue;
-            }
-            if name == Some("verify_faces") {
-                let expected = [
-                    "application/json",
-                    "application/msgpack",
-                    "multipart/form-data",
-                ];
-                assert_eq!(forms, expected, "one image has no second face");
-                continue;
-            }
-            if operation["tags"][0] == "batches" {
-                forms.retain(|form| *form != "application/x-ndjson");
-            }
-            let expected = [
-                "application/json",
-                "application/msgpack",
-                "application/octet-stream",
-                "image/*",
-                "multipart/form-data",
-            ];
-            assert_eq!(forms, expected);
-        }
-        let detect = &document["paths"]["/detect"]["post"];
-        let size = detect["parameters"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|parameter| parameter["name"] == "det_size")
-            .unwrap();
-        let side = &size["schema"]["oneOf"][0];
-        assert_eq!(side["multipleOf"], 32);
-        assert_eq!(side["type"], "integer");
-    }
-}
+mod tests;

@@ -38,7 +38,12 @@ const KEY: &[ErrorKind] = &[
 ];
 
 /// The errors of the routes that take a body.
-const BODY: &[ErrorKind] = &[INVALID_BODY, REQUEST_TIMEOUT, BODY_TOO_LARGE];
+const BODY: &[ErrorKind] = &[
+    INVALID_BODY,
+    REQUEST_TIMEOUT,
+    BODY_TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+];
 
 /// The errors of the routes that take images at once.
 const IMAGES: &[ErrorKind] = &[
@@ -47,18 +52,20 @@ const IMAGES: &[ErrorKind] = &[
     TOO_MANY_IMAGES,
     IMAGE_TOO_LARGE,
     TOO_MUCH_WORK,
-    UNSUPPORTED_MEDIA_TYPE,
     IMAGE_UNSUPPORTED,
     IMAGE_CORRUPT,
     IMAGE_TRUNCATED,
     URL_FAILED,
+    NO_MODEL,
     DEVICE_UNAVAILABLE,
 ];
 
 /// The errors of the routes that take the items of a batch.
 const ITEMS: &[ErrorKind] = &[
+    MISSING_IMAGE,
     TOO_MANY_IMAGES,
-    UNSUPPORTED_MEDIA_TYPE,
+    URL_FORBIDDEN,
+    NO_MODEL,
     IDEMPOTENCY_CONFLICT,
     VECTOR_SPACE_MISMATCH,
     PURPOSE_NOT_ALLOWED,
@@ -67,6 +74,9 @@ const ITEMS: &[ErrorKind] = &[
 
 /// The errors of the routes that compare faces.
 const FACES: &[ErrorKind] = &[NOT_FOUND, NO_FACE, NO_VECTOR, VECTOR_SPACE_MISMATCH];
+
+/// The errors of the routes that enroll faces: those of the only face of a request.
+const ENROLLMENT: &[ErrorKind] = &[SEVERAL_FACES, LOW_QUALITY, SUPPRESSED];
 
 /// The errors of the routes about something that is in a state, such as a library or a batch.
 const STATE: &[ErrorKind] = &[NOT_FOUND, CONFLICT];
@@ -112,7 +122,7 @@ groups! {
     /// The error responses of the route that creates a key.
     KeyFailures: EVERY, KEY, BODY;
     /// The error responses of the route that creates a webhook.
-    WebhookFailures: EVERY, KEY, BODY, &[CONFLICT];
+    WebhookFailures: EVERY, KEY, BODY, &[CONFLICT, URL_FORBIDDEN];
     /// The error responses of the route that creates a collection.
     CollectionsFailures: EVERY, KEY, BODY, &[CONFLICT, PURPOSE_NOT_ALLOWED];
     /// The error responses of a route that changes a collection or what is in it.
@@ -131,7 +141,9 @@ groups! {
     ProcessFailures: EVERY, KEY, BODY, IMAGES, &[ANONYMIZATION_FAILED];
     /// The error responses of `/verify`.
     VerifyFailures: EVERY, KEY, BODY, IMAGES, FACES;
-    /// The error responses of the routes that enroll faces or search for one.
+    /// The error responses of the route that enrolls faces of a subject.
+    EnrollFailures: EVERY, KEY, BODY, IMAGES, FACES, ENROLLMENT, &[CONFLICT, PURPOSE_NOT_ALLOWED, INDEX_UNAVAILABLE];
+    /// The error responses of the routes that enroll faces in a library or search for faces.
     FacesFailures: EVERY, KEY, BODY, IMAGES, FACES, &[CONFLICT, PURPOSE_NOT_ALLOWED, INDEX_UNAVAILABLE];
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::Serialize;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -14,8 +14,6 @@ use uuid::Uuid;
 
 /// An entry of a list that has pages.
 pub trait Listed: Serialize + ToSchema {
-    /// The field of a page that has the entries, such as `people`.
-    const ENTRIES: &'static str;
     /// The name of the schema of a page.
     const PAGE: &'static str;
     /// What a page is, with the order of its entries.
@@ -23,30 +21,18 @@ pub trait Listed: Serialize + ToSchema {
 }
 
 /// A page of a list.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Page<T> {
     /// The entries.
-    pub entries: Vec<T>,
+    pub results: Vec<T>,
     /// The value of `after` for the next page. `None` on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Uuid>,
-}
-
-impl<T: Listed> Serialize for Page<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = 1 + usize::from(self.next.is_some());
-        let mut page = serializer.serialize_struct(T::PAGE, fields)?;
-        page.serialize_field(T::ENTRIES, &self.entries)?;
-        match &self.next {
-            Some(next) => page.serialize_field("next", next)?,
-            None => page.skip_field("next")?,
-        }
-        page.end()
-    }
 }
 
 impl<T: Listed> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
-        let entries = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
+        let results = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
         let next = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)))
@@ -55,8 +41,8 @@ impl<T: Listed> PartialSchema for Page<T> {
             ));
         let page = ObjectBuilder::new()
             .description(Some(T::DESCRIPTION))
-            .property(T::ENTRIES, entries)
-            .required(T::ENTRIES)
+            .property("results", results)
+            .required("results")
             .property("next", next);
         RefOr::T(Schema::Object(page.build()))
     }
@@ -85,36 +71,24 @@ mod tests {
     }
 
     impl Listed for Shelf {
-        const ENTRIES: &'static str = "shelves";
         const PAGE: &'static str = "ShelfPage";
         const DESCRIPTION: &'static str = "A page of shelves, lowest first.";
     }
 
     #[test]
-    fn the_field_has_the_name_of_the_entries_and_the_last_page_has_no_next() {
+    fn the_schema_is_that_of_the_page_and_the_last_page_has_no_next() {
         let mut page = Page {
-            entries: vec![Shelf { books: 3 }],
+            results: vec![Shelf { books: 3 }],
             next: Some(Uuid::nil()),
         };
-        let expected = json!({"shelves": [{"books": 3}], "next": Uuid::nil()});
+        let expected = json!({"results": [{"books": 3}], "next": Uuid::nil()});
         assert_eq!(serde_json::to_value(&page).unwrap(), expected);
         page.next = None;
         let last = serde_json::to_value(&page).unwrap();
-        assert_eq!(last, json!({"shelves": [{"books": 3}]}));
+        assert_eq!(last, json!({"results": [{"books": 3}]}));
         let schema = serde_json::to_value(Page::<Shelf>::schema()).unwrap();
-        assert_eq!(schema["required"], json!(["shelves"]));
-        let items = &schema["properties"]["shelves"]["items"];
+        assert_eq!(schema["required"], json!(["results"]));
+        let items = &schema["properties"]["results"]["items"];
         assert_eq!(*items, json!({"$ref": "#/components/schemas/Shelf"}));
-    }
-
-    #[test]
-    fn msgpack_has_the_names_of_the_fields() {
-        let page = Page {
-            entries: vec![Shelf { books: 3 }],
-            next: None,
-        };
-        let bytes = rmp_serde::to_vec_named(&page).unwrap();
-        let value: serde_json::Value = rmp_serde::from_slice(&bytes).unwrap();
-        assert_eq!(value, json!({"shelves": [{"books": 3}]}));
     }
 }

@@ -38,7 +38,7 @@ async fn a_key_is_shown_once_used_and_revoked() {
     );
     let used = async || {
         let keys = send(&app, &admin, ("GET", "/keys"), "").await.json();
-        let keys = keys["keys"].as_array().unwrap().clone();
+        let keys = keys["results"].as_array().unwrap().clone();
         keys.iter()
             .any(|key| key["id"] == id && key["last_used_at"].is_string())
     };
@@ -266,7 +266,7 @@ async fn a_tenant_has_only_so_many_waiting_items() {
     assert_eq!(submit(&second, 3).await.status, StatusCode::ACCEPTED);
     let batches = send(&app, &first, ("GET", "/batches"), "").await.json();
     assert_eq!(
-        batches["batches"].as_array().unwrap().len(),
+        batches["results"].as_array().unwrap().len(),
         2,
         "a refused batch stays"
     );

@@ -131,7 +131,7 @@ async fn a_token_opens_the_routes_of_its_scopes_for_its_tenant() {
         .unwrap();
     assert_eq!(app.send(request).await.status, StatusCode::OK);
     let images = send(&app, &token, ("GET", "/images"), "").await;
-    assert_eq!(images.json()["images"].as_array().unwrap().len(), 1);
+    assert_eq!(images.json()["results"].as_array().unwrap().len(), 1);
     // `admin` has no prefix, so it is not a scope of this server.
     for uri in ["/keys", "/metrics", "/batches"] {
         let reply = send(&app, &token, ("GET", uri), "").await;
@@ -140,7 +140,7 @@ async fn a_token_opens_the_routes_of_its_scopes_for_its_tenant() {
     let claims = with(issuer.claims(), "tenant", json!("south"));
     let claims = with(claims, "scope", json!(["faces:read"]));
     let images = send(&app, &key.token(&claims), ("GET", "/images"), "").await;
-    assert_eq!(images.json()["images"], json!([]));
+    assert_eq!(images.json()["results"], json!([]));
     assert_eq!(issuer.reads.load(Ordering::Relaxed), 1);
 }
 

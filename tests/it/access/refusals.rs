@@ -240,11 +240,11 @@ async fn reads_of_people_are_recorded_if_the_settings_say_so() {
     for uri in [
         format!("{staff}/subjects?external_id=a+name"),
         person.clone(),
-        format!("{person}/faces"),
+        format!("{person}/enrollments"),
         format!("{staff}/searches"),
         format!("{library}/people"),
         format!("{library}/people/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f"),
-        format!("{library}/faces"),
+        format!("{library}/enrollments"),
     ] {
         app.get(&uri).await;
     }

@@ -48,8 +48,8 @@ pub(super) async fn continue_an_interrupted_request(app: &TestApp) {
         (StatusCode::BAD_REQUEST, "invalid_body")
     );
     let found = app.get("/batches?name=interrupted").await.json();
-    assert_eq!(found["batches"][0]["counts"]["queued"], 6);
-    assert_eq!(found["batches"][0]["state"], "open");
+    assert_eq!(found["results"][0]["counts"]["queued"], 6);
+    assert_eq!(found["results"][0]["state"], "open");
 
     let whole = post_lines(app, "key 2", Body::from(text.clone())).await;
     assert_eq!(whole.status, StatusCode::ACCEPTED, "{:?}", whole.body);
@@ -226,7 +226,7 @@ async fn a_batch_that_cannot_run_is_refused() {
         ),
         (
             json!({"operation": "embed", "options": {"kind": "image"}}),
-            "invalid_option",
+            "no_model",
             "encoder",
         ),
         (
@@ -252,7 +252,7 @@ async fn a_batch_that_cannot_run_is_refused() {
         (StatusCode::BAD_REQUEST, "invalid_body")
     );
     let listed = app.get("/batches").await.json();
-    assert_eq!(listed["batches"], json!([]), "nothing was written");
+    assert_eq!(listed["results"], json!([]), "nothing was written");
 }
 
 /// A request that breaks off without a key leaves nothing, because nobody could find its batch.
@@ -271,7 +271,7 @@ async fn an_interrupted_request_without_a_key_leaves_no_batch() {
     let body = Body::from_stream(stream::iter(parts));
     let reply = app.post_as("/batches", NDJSON, body).await;
     assert_eq!(reply.status, StatusCode::BAD_REQUEST);
-    assert_eq!(app.get("/batches").await.json()["batches"], json!([]));
+    assert_eq!(app.get("/batches").await.json()["results"], json!([]));
     let files = super::stored_files(&app.app.config.data_dir.join("payloads"));
     assert!(files.is_empty(), "{files:?}");
 }

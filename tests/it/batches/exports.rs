@@ -85,7 +85,7 @@ async fn a_page_of_items_ends_by_its_bytes_and_the_next_one_continues() {
     // In msgpack the results have the same values.
     let reply = app.send(export(&id, "", "application/msgpack")).await;
     let page: Value = rmp_serde::from_slice(&reply.body).unwrap();
-    assert_eq!(page["items"], json!(all));
+    assert_eq!(page["results"], json!(all));
     let vector = &all[0]["result"]["faces"][0]["embedding"];
     assert_eq!(vector.as_array().unwrap().len(), 128);
 }

@@ -88,9 +88,9 @@ async fn the_end_of_a_batch_is_told_once_and_signed() {
     assert_eq!(created.status, StatusCode::CREATED, "{:?}", created.body);
     let secret = created.json()["secret"].as_str().unwrap().to_owned();
     let listed = app.get("/webhooks").await.json();
-    assert_eq!(listed["webhooks"][0]["url"], standing_url.as_str());
+    assert_eq!(listed["results"][0]["url"], standing_url.as_str());
     assert!(
-        listed["webhooks"][0].get("secret").is_none(),
+        listed["results"][0].get("secret").is_none(),
         "the secret is shown once"
     );
 
@@ -145,13 +145,20 @@ async fn the_end_of_a_batch_is_told_once_and_signed() {
     assert_eq!(app.delete(&webhook).await.status, StatusCode::NOT_FOUND);
 }
 
+/// Submits a batch that gets no items, and closes it.
+async fn end_empty_batch(app: &TestApp, mut body: Value) {
+    body["operation"] = json!("detect");
+    body["open"] = json!(true);
+    let batch = id_of(&submit(app, &body).await);
+    post_json(app, &format!("/batches/{batch}/close"), &json!({})).await;
+}
+
 /// A message that was not delivered is tried again with the same id.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_message_waits_for_another_attempt() {
     let app = TestApp::with(&ALLOWED).await;
     let (url, messages) = receiver(vec![500]).await;
-    let body = json!({"operation": "detect", "webhook": {"url": url}, "items": []});
-    submit(&app, &body).await;
+    end_empty_batch(&app, json!({"webhook": {"url": url}})).await;
     let mut deliveries = deliveries(&app);
     assert_eq!(deliveries.send_due().await.unwrap(), 1);
     assert_eq!(deliveries.send_due().await.unwrap(), 0, "it is not due yet");
@@ -172,21 +179,33 @@ async fn a_refused_message_waits_for_another_attempt() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_the_guard_forbids_is_refused() {
     let app = TestApp::start().await;
-    for url in [
-        "http://example.org/",
-        "https://127.0.0.1/",
-        "https://user:pw@example.org/",
-        "no url",
+    for (url, status, code) in [
+        (
+            "http://example.org/",
+            StatusCode::FORBIDDEN,
+            "url_forbidden",
+        ),
+        ("https://127.0.0.1/", StatusCode::FORBIDDEN, "url_forbidden"),
+        (
+            "https://user:pw@example.org/",
+            StatusCode::FORBIDDEN,
+            "url_forbidden",
+        ),
+        ("no url", StatusCode::UNPROCESSABLE_ENTITY, "invalid_option"),
     ] {
         let reply = post_json(&app, "/webhooks", &json!({"url": url})).await;
         assert_eq!(
             (reply.status, reply.code().as_str()),
-            (StatusCode::UNPROCESSABLE_ENTITY, "invalid_option"),
+            (status, code),
             "{url}"
         );
         let body = json!({"operation": "detect", "webhook": {"url": url}, "items": []});
         let reply = post_json(&app, "/batches", &body).await;
-        assert_eq!(reply.code(), "invalid_option", "{url}");
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (status, code),
+            "{url}"
+        );
     }
     let reply = post_json(
         &app,
@@ -195,7 +214,7 @@ async fn an_address_that_the_guard_forbids_is_refused() {
     )
     .await;
     assert_eq!(reply.code(), "invalid_option");
-    assert_eq!(app.get("/webhooks").await.json()["webhooks"], json!([]));
+    assert_eq!(app.get("/webhooks").await.json()["results"], json!([]));
 }
 
 /// Returns the actions of the trail that concern webhooks.
@@ -217,11 +236,10 @@ async fn an_address_that_is_gone_is_switched_off_until_someone_enables_it() {
         .await
         .json();
     let webhook = format!("/webhooks/{}", created["id"].as_str().unwrap());
-    let empty = json!({"operation": "detect", "items": []});
-    submit(&app, &empty).await;
+    end_empty_batch(&app, json!({})).await;
     let mut deliveries = deliveries(&app);
     assert_eq!(deliveries.send_due().await.unwrap(), 1);
-    let listed = app.get("/webhooks").await.json()["webhooks"][0].clone();
+    let listed = app.get("/webhooks").await.json()["results"][0].clone();
     assert_eq!(
         (&listed["state"], &listed["consecutive_failures"]),
         (&"disabled".into(), &1.into())
@@ -235,7 +253,7 @@ async fn an_address_that_is_gone_is_switched_off_until_someone_enables_it() {
     assert!(metrics.contains("facescan_webhooks_disabled_total 1"));
 
     // A batch that ends while it is off makes no message. The message that failed is sent when it is on.
-    submit(&app, &empty).await;
+    end_empty_batch(&app, json!({})).await;
     assert_eq!(deliveries.send_due().await.unwrap(), 0);
     let enabled = post_json(&app, &format!("{webhook}/enable"), &json!({})).await;
     assert_eq!(enabled.json()["state"], "enabled", "{:?}", enabled.body);
@@ -268,7 +286,7 @@ async fn messages_have_signatures_of_both_secrets_after_a_rotation() {
     );
     let rotated = post_json(&app, &rotate, &json!({})).await.json();
     assert_ne!(created["secret"], rotated["secret"]);
-    submit(&app, &json!({"operation": "detect", "items": []})).await;
+    end_empty_batch(&app, json!({})).await;
     assert_eq!(deliveries(&app).send_due().await.unwrap(), 1);
     let (headers, body) = messages.lock().unwrap()[0].clone();
     let signatures = headers["webhook-signature"].to_str().unwrap();
@@ -276,7 +294,7 @@ async fn messages_have_signatures_of_both_secrets_after_a_rotation() {
     for secret in [&created["secret"], &rotated["secret"]] {
         verify(secret.as_str().unwrap(), &headers, &body);
     }
-    let listed = app.get("/webhooks").await.json()["webhooks"][0].clone();
+    let listed = app.get("/webhooks").await.json()["results"][0].clone();
     assert!(listed["last_success_at"].is_string() && listed.get("secret").is_none());
     assert_eq!(
         audited(&app).await,
@@ -299,7 +317,7 @@ async fn a_tenant_has_a_limited_number_of_webhooks() {
         (StatusCode::CONFLICT, "conflict")
     );
     let listed = app.get("/webhooks").await.json();
-    assert_eq!(listed["webhooks"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["results"].as_array().unwrap().len(), 2);
 }
 
 /// A webhook that comes with a batch is recorded, and a tenant has a limited number of them with a pending message.
@@ -341,12 +359,12 @@ async fn a_tenant_has_a_limited_number_of_webhooks_of_batches() {
         (&failing["state"], &failing["consecutive_failures"]),
         (&"enabled".into(), &1.into())
     );
-    assert_eq!(listed["webhooks"], json!([]));
+    assert_eq!(listed["results"], json!([]));
     assert_eq!(messages.lock().unwrap().len(), 1);
     // Without a webhook of its own, a batch is accepted, and its refusals leave no batch behind.
-    submit(&app, &json!({"operation": "detect", "items": []})).await;
+    end_empty_batch(&app, json!({})).await;
     let batches = app.get("/batches").await.json();
-    assert_eq!(batches["batches"].as_array().unwrap().len(), 2);
+    assert_eq!(batches["results"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,7 +83,7 @@ async fn story(app: &TestApp) {
     // Equal images are one search.
     let uri = format!("{staff}/searches");
     let recorded = ok(app, "GET", &uri, Value::Null).await;
-    let cases = recorded["searches"].as_array().unwrap().iter();
+    let cases = recorded["results"].as_array().unwrap().iter();
     let of_batch = cases.filter(|search| search["details"]["case"] == "archive");
     assert_eq!(of_batch.count(), 2);
 
@@ -192,8 +192,8 @@ async fn a_batch_that_searches_needs_the_scope_search() {
     };
     assert_eq!(read(only_batches).await.status, StatusCode::FORBIDDEN);
     let shown = read(all.clone()).await.json();
-    assert_eq!(shown["items"].as_array().unwrap().len(), 1);
-    assert_eq!(shown["items"][0]["state"], "ok");
+    assert_eq!(shown["results"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["results"][0]["state"], "ok");
 
     // Searches count for the key that submitted the batch, so another one cannot add to it.
     let another = key(&app, "default", &[Scope::Batch, Scope::Search]).await;
@@ -205,7 +205,7 @@ async fn a_batch_that_searches_needs_the_scope_search() {
 
     // The audit trail names that key.
     let recorded = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
-    let recorded = &recorded.json()["searches"][0];
+    let recorded = &recorded.json()["results"][0];
     let own = app.app.keys.list("default").await.unwrap();
     let own = own.iter().find(|it| it.scopes.len() == Scope::ALL.len());
     assert_eq!(text(&recorded["key_id"]), own.unwrap().id.to_string());

@@ -82,7 +82,7 @@ async fn the_terms_of_a_collection_are_checked() {
     let listed = ok(&app, "GET", "/collections?limit=1", Value::Null).await;
     let next = format!("/collections?after={}", text(&listed["next"]));
     let rest = ok(&app, "GET", &next, Value::Null).await;
-    assert_eq!(rest["collections"][0]["name"], "visitors");
+    assert_eq!(rest["results"][0]["name"], "visitors");
     assert!(rest.get("next").is_none());
 }
 
@@ -140,10 +140,33 @@ async fn faces_that_are_not_good_enough_are_rejected() {
         ]
     );
     assert_eq!(outcomes[0]["faces"], 6);
-    let outcomes = enroll(&app, &person, &[small("obama.jpg")], json!({})).await;
+    let two = [small("obama.jpg"), small("obama.jpg")];
+    let outcomes = enroll(&app, &person, &two, json!({})).await;
     assert_eq!(outcomes[0]["reason"], "low_quality", "{outcomes:?}");
     let reasons = outcomes[0]["quality"].as_array().unwrap();
     assert!(reasons.contains(&json!("face_too_small")), "{reasons:?}");
+    // The rejection of the only face is the error of the request.
+    for (face, status, code, named) in [
+        (small("obama.jpg"), 422, "low_quality", "face_too_small"),
+        (group.clone(), 422, "several_faces", "face=largest"),
+        (
+            json!({"data": "AAAA"}),
+            415,
+            "unsupported_media_type",
+            "jpeg",
+        ),
+        (
+            json!({"embedding": vec![1.0; 128], "vector_space": "other"}),
+            409,
+            "vector_space_mismatch",
+            "vector space",
+        ),
+    ] {
+        let uri = format!("{person}/enrollments");
+        let refused = refused(&app, "POST", &uri, json!({"faces": [face]})).await;
+        assert_eq!((refused.0, refused.1.as_str()), (status, code));
+        assert!(refused.2.contains(named), "{}", refused.2);
+    }
     let lenient = json!({"allow_low_quality": true});
     let outcomes = enroll(&app, &person, &[small("obama.jpg")], lenient).await;
     assert_eq!(outcomes[0]["status"], "enrolled", "{outcomes:?}");
@@ -153,16 +176,20 @@ async fn faces_that_are_not_good_enough_are_rejected() {
 
     // A face of another subject of the collection.
     let twin = subject(&app, &staff, json!({})).await;
-    let outcomes = enroll(&app, &twin, &[image("obama2.jpg")], json!({})).await;
+    let two = [image("obama2.jpg"), image("obama2.jpg")];
+    let outcomes = enroll(&app, &twin, &two, json!({})).await;
     assert_eq!(outcomes[0]["reason"], "conflict");
     assert_eq!(outcomes[0]["subject_id"], id(&person));
     let allowed = json!({"allow_conflicts": true});
     let outcomes = enroll(&app, &twin, &[image("obama2.jpg")], allowed).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
-    let own = enroll(&app, &twin, &[image("obama3.jpg")], json!({})).await;
-    assert_eq!(
-        own[0]["reason"], "conflict",
-        "the other subject is similar too"
+    let uri = format!("{twin}/enrollments");
+    let body = json!({"faces": [image("obama3.jpg")]});
+    let (status, code, detail) = refused(&app, "POST", &uri, body).await;
+    assert_eq!((status, code.as_str()), (409, "conflict"));
+    assert!(
+        detail.contains(&id(&person)),
+        "the other subject is similar too: {detail}"
     );
 }
 
@@ -190,7 +217,8 @@ async fn a_suppressed_person_is_neither_enrolled_nor_found() {
     let outcomes = enroll(&app, &objector, &[image("obama2.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
 
-    let outcomes = enroll(&app, &obama, &[image("obama3.jpg")], json!({})).await;
+    let two = [image("obama3.jpg"), image("obama3.jpg")];
+    let outcomes = enroll(&app, &obama, &two, json!({})).await;
     assert_eq!(outcomes[0]["reason"], "suppressed");
     let everyone = || json!({"threshold": -1});
     let answer = search(&app, &staff, image("obama3.jpg"), everyone()).await;
@@ -217,7 +245,7 @@ async fn consent_that_is_required_must_be_valid() {
     let staff = create(&app, body).await;
     let person = subject(&app, &staff, json!({"external_id": "7"})).await;
     let faces = json!({"faces": [image("obama.jpg")]});
-    let uri = format!("{person}/faces");
+    let uri = format!("{person}/enrollments");
     let (status, code, detail) = refused(&app, "POST", &uri, faces.clone()).await;
     assert_eq!((status, code.as_str()), (409, "conflict"));
     assert!(detail.contains("consent"), "{detail}");
@@ -247,8 +275,8 @@ async fn no_search_is_unrecorded() {
     let staff = create(&app, gallery("staff")).await;
     search(&app, &staff, image("obama.jpg"), json!({"case": "7"})).await;
     let recorded = ok(&app, "GET", &format!("{staff}/searches"), Value::Null).await;
-    assert_eq!(recorded["searches"][0]["details"]["case"], "7");
-    assert_eq!(recorded["searches"].as_array().unwrap().len(), 1);
+    assert_eq!(recorded["results"][0]["details"]["case"], "7");
+    assert_eq!(recorded["results"].as_array().unwrap().len(), 1);
 
     let file = app.data_dir().join("facescan.sqlite");
     let url = format!("sqlite://{}", file.display());
@@ -276,11 +304,11 @@ async fn a_conflict_names_nobody_to_a_key_that_may_not_search() {
     let mut faces = Vec::new();
     for _ in 0..2 {
         let created = send(&enrolls, &subjects, json!({})).await;
-        faces.push(format!("{subjects}/{}/faces", text(&created["id"])));
+        faces.push(format!("{subjects}/{}/enrollments", text(&created["id"])));
     }
-    let body = json!({"faces": [image("obama.jpg")]});
+    let body = json!({"faces": [image("obama.jpg"), image("obama.jpg")]});
     send(&enrolls, &faces[0], body.clone()).await;
-    let hidden = send(&enrolls, &faces[1], body.clone()).await["faces"][0].clone();
+    let hidden = send(&enrolls, &faces[1], body.clone()).await["results"][0].clone();
     assert_eq!(hidden, json!({"status": "rejected", "reason": "conflict"}));
     // Nor whether the person has objected.
     let mut objections = gallery("objections");
@@ -288,16 +316,16 @@ async fn a_conflict_names_nobody_to_a_key_that_may_not_search() {
     let created = send(&enrolls, "/collections", objections).await;
     let objectors = format!("/collections/{}/subjects", text(&created["id"]));
     let created = send(&enrolls, &objectors, json!({})).await;
-    let objector = format!("{objectors}/{}/faces", text(&created["id"]));
-    let biden = json!({"faces": [image("biden.jpg")]});
+    let objector = format!("{objectors}/{}/enrollments", text(&created["id"]));
+    let biden = json!({"faces": [image("biden.jpg"), image("biden.jpg")]});
     send(&enrolls, &objector, biden.clone()).await;
     assert_eq!(
-        send(&enrolls, &faces[1], biden.clone()).await["faces"][0],
+        send(&enrolls, &faces[1], biden.clone()).await["results"][0],
         hidden
     );
-    let known = send(&all, &faces[1], biden).await["faces"][0].clone();
+    let known = send(&all, &faces[1], biden).await["results"][0].clone();
     assert_eq!(known["reason"], "suppressed");
-    let shown = send(&all, &faces[1], body).await["faces"][0].clone();
+    let shown = send(&all, &faces[1], body).await["results"][0].clone();
     assert!(shown["subject_id"].is_string() && shown["similarity"].as_f64() > Some(0.99));
 }
 
@@ -321,9 +349,9 @@ async fn stored_faces_need_the_scope_read() {
     let created = send(&all, &format!("{staff}/subjects"), json!({}))
         .await
         .json();
-    let faces = format!("{staff}/subjects/{}/faces", text(&created["id"]));
+    let faces = format!("{staff}/subjects/{}/enrollments", text(&created["id"]));
     let enrolled = send(&all, &faces, json!({"faces": [face]})).await;
-    assert_eq!(enrolled.json()["faces"][0]["status"], "enrolled");
+    assert_eq!(enrolled.json()["results"][0]["status"], "enrolled");
     for (scope, uri, body) in [
         (Scope::Enroll, &faces, json!({"faces": [face]})),
         (

@@ -19,8 +19,8 @@ fn library(name: &str) -> Value {
 /// Enrolls faces in a library and returns the ids of those that were enrolled.
 async fn add(app: &TestApp, library: &str, faces: &[Value]) -> Vec<String> {
     let body = json!({ "faces": faces });
-    let answer = ok(app, "POST", &format!("{library}/faces"), body).await;
-    let entries = answer["entries"].as_array().unwrap();
+    let answer = ok(app, "POST", &format!("{library}/enrollments"), body).await;
+    let entries = answer["results"].as_array().unwrap();
     assert_eq!(entries.len(), faces.len());
     let faces = entries
         .iter()
@@ -46,14 +46,14 @@ async fn cluster(app: &TestApp, library: &str, body: Value) -> Value {
 /// Returns the people of a library.
 async fn people(app: &TestApp, library: &str) -> Vec<Value> {
     let answer = ok(app, "GET", &format!("{library}/people"), Value::Null).await;
-    answer["people"].as_array().unwrap().clone()
+    answer["results"].as_array().unwrap().clone()
 }
 
 /// Returns the person of an enrolled face, and whether the face is pinned.
 async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>, bool) {
-    let answer = ok(app, "GET", &format!("{library}/faces"), Value::Null).await;
-    let faces = answer["faces"].as_array().unwrap();
-    let face = faces.iter().find(|it| it["enrollment_id"] == face).unwrap();
+    let answer = ok(app, "GET", &format!("{library}/enrollments"), Value::Null).await;
+    let faces = answer["results"].as_array().unwrap();
+    let face = faces.iter().find(|it| it["id"] == face).unwrap();
     let person = face["person_id"].as_str();
     (person.map(ToOwned::to_owned), face["pinned"] == true)
 }
@@ -131,10 +131,10 @@ async fn new_faces_join(app: &TestApp, archive: &str, person: &str) {
         (&read["name"], &read["faces"]),
         (&json!("the president"), &json!(4))
     );
-    let uri = format!("{archive}/faces?person={person}");
+    let uri = format!("{archive}/enrollments?person={person}");
     let of_person = ok(app, "GET", &uri, Value::Null).await;
-    assert_eq!(of_person["faces"].as_array().unwrap().len(), 4);
-    let uri = format!("{archive}/faces/{}", again[0]);
+    assert_eq!(of_person["results"].as_array().unwrap().len(), 4);
+    let uri = format!("{archive}/enrollments/{}", again[0]);
     ok(app, "DELETE", &uri, Value::Null).await;
 }
 
@@ -185,14 +185,14 @@ async fn erased_faces_leave(app: &TestApp, archive: &str, (person, faces): (&str
         ok(
             app,
             "DELETE",
-            &format!("{archive}/faces/{face}"),
+            &format!("{archive}/enrollments/{face}"),
             Value::Null,
         )
         .await;
         let read = ok(app, "GET", &uri, Value::Null).await;
         assert_eq!(read["faces"], json!(left));
     }
-    let last = format!("{archive}/faces/{}", faces[2]);
+    let last = format!("{archive}/enrollments/{}", faces[2]);
     ok(app, "DELETE", &last, Value::Null).await;
     assert_eq!(
         call(app, "GET", &uri, Value::Null).await.status,
@@ -224,8 +224,8 @@ async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
         assert_eq!(call(app, "DELETE", &uri, Value::Null).await.status, status);
     }
     // The faces of nobody stay.
-    let faces = ok(app, "GET", &format!("{archive}/faces"), Value::Null).await;
-    assert_eq!(faces["faces"].as_array().unwrap().len(), 7);
+    let faces = ok(app, "GET", &format!("{archive}/enrollments"), Value::Null).await;
+    assert_eq!(faces["results"].as_array().unwrap().len(), 7);
 }
 
 /// A clustering that is cancelled changes nobody, whether or not a server has begun it.
@@ -299,7 +299,7 @@ async fn what_a_library_refuses() {
         ),
         (
             "GET",
-            format!("{staff}/faces"),
+            format!("{staff}/enrollments"),
             Value::Null,
             409,
             "conflict",
@@ -389,7 +389,7 @@ async fn what_a_library_refuses() {
     assert!(app.app.libraries.work_once().await.unwrap());
     assert!(!app.app.libraries.work_once().await.unwrap());
     let listed = ok(&app, "GET", &format!("{archive}/clusterings"), Value::Null).await;
-    let [only] = &listed["clusterings"].as_array().unwrap()[..] else {
+    let [only] = &listed["results"].as_array().unwrap()[..] else {
         panic!("{listed}");
     };
     assert_eq!(
@@ -409,13 +409,13 @@ async fn suppressed_people_are_not_enrolled_in_a_library() {
     super::enroll(&app, &person, &[image("obama.jpg")], json!({})).await;
     let archive = create(&app, library("archive")).await;
     let body = json!({"faces": [image("obama2.jpg"), image("biden.jpg")]});
-    let answer = ok(&app, "POST", &format!("{archive}/faces"), body).await;
-    let status = |entry: usize| &answer["entries"][entry]["faces"][0]["status"];
+    let answer = ok(&app, "POST", &format!("{archive}/enrollments"), body).await;
+    let status = |entry: usize| &answer["results"][entry]["faces"][0]["status"];
     assert_eq!(
         (status(0), status(1)),
         (&json!("rejected"), &json!("enrolled"))
     );
-    assert_eq!(answer["entries"][0]["faces"][0]["reason"], "suppressed");
+    assert_eq!(answer["results"][0]["faces"][0]["reason"], "suppressed");
 }
 
 /// `facescan cluster` groups a folder. The folder of each image is the person.

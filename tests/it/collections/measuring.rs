@@ -58,8 +58,8 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
         requests.push((format!("{staff}/search"), searched.clone()));
         requests.push((format!("{staff}/searches"), searched.clone()));
         requests.push((format!("{library}/search"), searched));
-        requests.push((format!("{person}/faces"), body.clone()));
-        requests.push((format!("{library}/faces"), body));
+        requests.push((format!("{person}/enrollments"), body.clone()));
+        requests.push((format!("{library}/enrollments"), body));
     }
     // A stored face that came from a crop is no way around it.
     let uri = "/embed?store=true&aligned=true";
@@ -70,7 +70,7 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
         format!("{staff}/search"),
         search_body(stored.clone(), options),
     ));
-    requests.push((format!("{person}/faces"), json!({"faces": [stored]})));
+    requests.push((format!("{person}/enrollments"), json!({"faces": [stored]})));
     let collection = id(&staff);
     let options = json!({"collection": collection, "purpose": "entry control", "aligned": true});
     let batch = json!({"operation": "search", "options": options, "items": []});
@@ -89,7 +89,7 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
     }
     // Nothing was searched for with the first key.
     let listed = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
-    let recorded = listed.json()["searches"].as_array().unwrap().len();
+    let recorded = listed.json()["results"].as_array().unwrap().len();
     // Searches for the vector, the crop and the stored face; /search for the vector and /searches for both.
     assert_eq!(recorded, 5);
 }
@@ -236,7 +236,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let created = post("/collections", gallery("staff")).await.json();
     let subjects = format!("/collections/{}/subjects", text(&created["id"]));
     let created = post(&subjects, json!({})).await.json();
-    let faces = format!("{subjects}/{}/faces", text(&created["id"]));
+    let faces = format!("{subjects}/{}/enrollments", text(&created["id"]));
     let two = json!({"faces": [image("obama.jpg"), image("obama2.jpg")]});
     assert_eq!(post(&faces, two.clone()).await.status, StatusCode::OK);
     let refused = post(&faces, two.clone()).await;
@@ -257,7 +257,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let created = post("/collections", objections).await.json();
     let objectors = format!("/collections/{}/subjects", text(&created["id"]));
     let created = post(&objectors, json!({})).await.json();
-    let objector = format!("{objectors}/{}/faces", text(&created["id"]));
+    let objector = format!("{objectors}/{}/enrollments", text(&created["id"]));
     assert_eq!(post(&objector, one.clone()).await.status, StatusCode::OK);
     assert_eq!(
         post(&faces, unchecked).await.status,
@@ -266,7 +266,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let mut library = gallery("archive");
     library["kind"] = json!("library");
     let created = post("/collections", library).await.json();
-    let library = format!("/collections/{}/faces", text(&created["id"]));
+    let library = format!("/collections/{}/enrollments", text(&created["id"]));
     assert_eq!(
         post(&library, one).await.status,
         StatusCode::TOO_MANY_REQUESTS

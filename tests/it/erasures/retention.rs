@@ -45,7 +45,7 @@ async fn old_results_batches_and_entries_are_deleted() {
         };
         sweeper.sweep().await.unwrap();
         app.app.batches.sweep().await.unwrap();
-        let images = app.get("/images").await.json()["images"].clone();
+        let images = app.get("/images").await.json()["results"].clone();
         let batch = app.get(&format!("/batches/{batch}")).await.status;
         let audit = &app.app.store;
         let entries = audit.audit_entries("default", 0, 100).await.unwrap();

@@ -51,7 +51,7 @@ pub struct PreprocessRequest {
         deserialize_with = "three",
         skip_serializing_if = "Option::is_none"
     )]
-    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0(\\.[0-9]{1,6})?|1)(,(0(\\.[0-9]{1,6})?|1)){2}\\]$")]
+    #[param(value_type = Option<String>)]
     #[schema(schema_with = schema::means)]
     pub mean: Option<[f32; 3]>,
     /// The standard deviations in the same units.
@@ -60,7 +60,7 @@ pub struct PreprocessRequest {
         deserialize_with = "three",
         skip_serializing_if = "Option::is_none"
     )]
-    #[param(value_type = Option<String>, example = "[0.5,0.5,0.5]", pattern = "^\\[(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9](,(0|[1-9][0-9]{0,2})\\.[0-9]{0,5}[1-9]){2}\\]$")]
+    #[param(value_type = Option<String>)]
     #[schema(schema_with = schema::deviations)]
     pub std: Option<[f32; 3]>,
     /// Whether the channels are the first dimension.
@@ -173,14 +173,10 @@ impl PreprocessRequest {
                 "must be three numbers from 0 to 1",
             ));
         }
-        if !preprocess
-            .std
-            .iter()
-            .all(|std| *std > 0.0 && std.is_finite())
-        {
+        if !preprocess.std.iter().copied().all(schema::is_deviation) {
             return Err(PipelineError::invalid_option(
                 "std",
-                "must be three numbers above 0",
+                "must be three numbers from 0.000001 to 1000000",
             ));
         }
         if self.store == Some(true) {

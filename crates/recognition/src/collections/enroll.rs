@@ -5,7 +5,8 @@ use facescan_config::AuditLevel;
 use facescan_imaging::quality::acceptance::Reason;
 use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
 use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrollment};
-use serde_json::json;
+use serde_json::{Value, json};
+use thiserror::Error;
 use uuid::Uuid;
 
 use super::{
@@ -39,23 +40,35 @@ pub enum EnrollOutcome {
 }
 
 /// Why a face is not enrolled.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum Rejection {
     /// No face was found in the image.
+    #[error(
+        "no face was found in the image; send an image that shows a face, or a lower min_score"
+    )]
     NoFace,
     /// The image shows several faces, and the options do not say which one is meant.
+    #[error("the image shows {faces} faces; choose one with face=largest or face=central")]
     SeveralFaces {
         /// The number of faces.
         faces: usize,
     },
     /// The quality is too low for the preset.
+    #[error(
+        "the quality of the face is too low: {}; send a better image, or allow_low_quality=true",
+        names(.reasons)
+    )]
     LowQuality {
         /// The measures that are out of range.
         reasons: Vec<Reason>,
     },
     /// The vector has another vector space than the collection.
+    #[error("the vector has another vector space than the collection; use vectors of that one")]
     VectorSpaceMismatch,
     /// Another subject of the collection has a similar face.
+    #[error(
+        "the face is similar to one of the subject {subject_id}, with the cosine {similarity:.2}; send allow_conflicts=true if they are two people"
+    )]
     Conflict {
         /// The subject.
         subject_id: Uuid,
@@ -63,15 +76,41 @@ pub enum Rejection {
         similarity: f32,
     },
     /// The person is in a suppression collection.
+    #[error("the person is in a suppression collection, so the face is not enrolled")]
     Suppressed,
+    /// [`Conflict`](Self::Conflict) or [`Suppressed`](Self::Suppressed), for a caller who may not know which.
+    #[error("the face conflicts with another person's; a key with the scope `search` learns more")]
+    Hidden,
     /// The image has no result.
+    #[error("{}", .0.detail)]
     Image(ErrorEntry),
 }
 
-impl Rejection {
-    /// The name of [`Conflict`](Self::Conflict) in answers.
-    pub const CONFLICT: &str = "conflict";
+impl EnrollOutcome {
+    /// Returns what a caller may know. To say to whom a face is similar is a search, which needs its own scope.
+    #[must_use]
+    pub fn shown(self, may_search: bool) -> Self {
+        match self {
+            Self::Rejected(Rejection::Conflict { .. } | Rejection::Suppressed) if !may_search => {
+                Self::Rejected(Rejection::Hidden)
+            }
+            outcome => outcome,
+        }
+    }
+}
 
+fn names(reasons: &[Reason]) -> String {
+    let names: Vec<String> = reasons
+        .iter()
+        .filter_map(|reason| match serde_json::to_value(reason) {
+            Ok(Value::String(name)) => Some(name),
+            _ => None,
+        })
+        .collect();
+    names.join(", ")
+}
+
+impl Rejection {
     /// Returns the name in answers.
     pub fn name(&self) -> &'static str {
         match self {
@@ -79,7 +118,7 @@ impl Rejection {
             Self::SeveralFaces { .. } => "several_faces",
             Self::LowQuality { .. } => "low_quality",
             Self::VectorSpaceMismatch => "vector_space_mismatch",
-            Self::Conflict { .. } => Self::CONFLICT,
+            Self::Conflict { .. } | Self::Hidden => "conflict",
             Self::Suppressed => "suppressed",
             Self::Image(_) => "image",
         }

@@ -21,7 +21,7 @@ use super::{
     Collections,
     disclosure::{disclose, round_up},
     similar::{SimilarFace, Wanted},
-    terms::check_text,
+    terms::{Text, check_text},
 };
 use crate::{
     calibration::FarEstimate,
@@ -47,9 +47,11 @@ const DEFAULT_LIMIT: usize = 10;
 pub struct SearchRequest {
     /// Why the face is searched for. It must be the purpose of the collection. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Text>)]
     pub purpose: Option<String>,
     /// A reference to the case that the search belongs to. The audit trail has it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Text>)]
     pub case: Option<String>,
     /// The most candidates, 1 to 50; by default 10.
     #[serde(skip_serializing_if = "Option::is_none")]

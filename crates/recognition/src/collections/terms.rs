@@ -1,17 +1,48 @@
 //! Checks of what callers write: the terms of collections and the details of subjects.
 
+use std::borrow::Cow;
+
 use facescan_config::Recognition;
 use facescan_pipeline::core::error::InvalidOption;
 use facescan_store::{CollectionTerms, SubjectDetails, TermsChange};
 use serde_json::Value;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        ObjectBuilder, RefOr,
+        schema::{Schema, Type},
+    },
+};
 
 use crate::{calibration::Calibration, error::RecognitionError};
 
-/// The longest name, legal basis, external id or reference, in bytes.
+/// The longest name, legal basis, external id or reference, in characters.
 const MAX_TEXT: usize = 200;
 
 /// The longest metadata of a subject, in bytes of JSON.
 const MAX_METADATA: usize = 4096;
+
+/// The schema of a text that [`check_text`] accepts.
+pub struct Text;
+
+impl PartialSchema for Text {
+    fn schema() -> RefOr<Schema> {
+        // Without control characters, and not only white space.
+        let pattern = r"^[^\x00-\x1F\x7F-\x9F]*[^\s\x00-\x1F\x7F-\x9F][^\x00-\x1F\x7F-\x9F]*$";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(MAX_TEXT))
+            .pattern(Some(pattern))
+            .into()
+    }
+}
+
+impl ToSchema for Text {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Text")
+    }
+}
 
 /// Checks the terms of a new collection. `calibration` is that of its vector space.
 ///
@@ -119,8 +150,11 @@ fn has_nul(value: &Value) -> bool {
 /// # Errors
 /// [`InvalidOption`] if it is empty, too long, or has control characters.
 pub fn check_text(field: &str, text: &str) -> Result<(), InvalidOption> {
-    if text.trim().is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-        let detail = format!("must be from 1 to {MAX_TEXT} bytes without control characters");
+    if text.trim().is_empty()
+        || text.chars().count() > MAX_TEXT
+        || text.chars().any(char::is_control)
+    {
+        let detail = format!("must be from 1 to {MAX_TEXT} characters without control characters");
         return Err(InvalidOption::new(field, detail));
     }
     Ok(())

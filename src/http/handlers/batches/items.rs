@@ -153,7 +153,7 @@ impl ItemsQuery {
 #[schema(as = BatchItemPage)]
 pub struct ItemPageAnswer {
     /// The items.
-    items: Vec<ItemAnswer>,
+    results: Vec<ItemAnswer>,
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
@@ -166,7 +166,7 @@ impl ItemPageAnswer {
     fn new(stored: StoredItems, turn: DecodePermit) -> Self {
         let page = stored.into_page();
         Self {
-            items: page.items,
+            results: page.items,
             next: page.next,
             _turn: turn,
         }

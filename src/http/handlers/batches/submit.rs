@@ -41,7 +41,7 @@ const MAX_KEY_BYTES: usize = 255;
     security(("key" = ["batch"])),
     params(
         ("operation" = Option<facescan_pipeline::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
-        ("idempotency-key" = Option<String>, Header, description = "Identifies the request if it is sent again, at most 255 bytes"),
+        ("idempotency-key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]*$", description = "Identifies the request if it is sent again"),
     ),
     request_body = BatchRequestBody,
     responses(SubmissionFailures)
@@ -118,6 +118,11 @@ async fn submit(
             let read = entries.next(state).await?;
             let is_end = read.is_empty();
             submission.push(read).await?;
+            if is_end && submission.lacks_items() {
+                return Err(ApiError::missing_image(
+                    "there are no items; send at least one, or open=true to add them to the batch later",
+                ));
+            }
             let submitted = match is_end {
                 true => Some(submission.finish().await?),
                 false => None,
@@ -140,7 +145,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         return Ok(None);
     };
     let key = value.to_str().ok();
-    let key = key.filter(|key| !key.is_empty() && key.len() <= MAX_KEY_BYTES);
+    let is_visible = |key: &&str| key.bytes().all(|byte| byte.is_ascii_graphic());
+    let key = key.filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
+    let key = key.filter(is_visible);
     match key {
         Some(key) => Ok(Some(key.to_owned())),
         None => Err(ApiError::invalid_option(

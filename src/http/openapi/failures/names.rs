@@ -10,7 +10,12 @@ pub(super) const NAMES: &[(&str, &[ErrorKind])] = &[
     ),
     (
         "SubmissionConflict",
-        &[CONFLICT, VECTOR_SPACE_MISMATCH, IDEMPOTENCY_CONFLICT],
+        &[
+            CONFLICT,
+            VECTOR_SPACE_MISMATCH,
+            IDEMPOTENCY_CONFLICT,
+            NO_MODEL,
+        ],
     ),
     (
         "ImagesTooLarge",
@@ -21,6 +26,7 @@ pub(super) const NAMES: &[(&str, &[ErrorKind])] = &[
             TOO_MUCH_WORK,
         ],
     ),
+    ("FaceConflict", &[CONFLICT, VECTOR_SPACE_MISMATCH, NO_MODEL]),
     (
         "UnsupportedImage",
         &[UNSUPPORTED_MEDIA_TYPE, IMAGE_UNSUPPORTED],
@@ -37,6 +43,23 @@ pub(super) const NAMES: &[(&str, &[ErrorKind])] = &[
             IMAGE_TRUNCATED,
             URL_FAILED,
             NO_FACE,
+            NO_VECTOR,
+        ],
+    ),
+    (
+        "EnrollmentConflict",
+        &[CONFLICT, VECTOR_SPACE_MISMATCH, SUPPRESSED, NO_MODEL],
+    ),
+    (
+        "RejectedFace",
+        &[
+            INVALID_OPTION,
+            IMAGE_CORRUPT,
+            IMAGE_TRUNCATED,
+            URL_FAILED,
+            NO_FACE,
+            SEVERAL_FACES,
+            LOW_QUALITY,
             NO_VECTOR,
         ],
     ),

@@ -4,13 +4,18 @@ use axum::http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use facescan_audit::AuditError;
 use facescan_batches::{error::BatchError, payloads::PayloadError};
 use facescan_config::{Config, Sources, scope::Scope};
-use facescan_imaging::{decode::DecodeError, format::Format, limits::LimitKind};
+use facescan_imaging::{
+    decode::DecodeError, format::Format, limits::LimitKind, quality::acceptance::Reason,
+};
+use facescan_inference::registry::Role;
 use facescan_pipeline::{
     admission::{AdmissionError, Priority},
     core::error::PipelineError,
     ingest::{error::IngestError, fetch::FetchError, guard::Refused},
 };
-use facescan_recognition::{error::RecognitionError, index::IndexError};
+use facescan_recognition::{
+    collections::enroll::Rejection, error::RecognitionError, index::IndexError,
+};
 use facescan_store::{Observer, StoreError, StoreSettings};
 use uuid::Uuid;
 
@@ -115,6 +120,7 @@ fn errors_of_images() -> Vec<ApiError> {
             reason: "there is no such device".to_owned(),
         }),
         ApiError::from(PipelineError::AnonymizationFailed { searches: 5 }),
+        ApiError::from(PipelineError::NoModel(Role::Encoder)),
         ApiError::from(PipelineError::TooMuchWork {
             needed: 9000,
             limit: 4096,
@@ -128,6 +134,12 @@ fn errors_of_recognition() -> Vec<ApiError> {
     vec![
         RecognitionError::NoFaceToSearch.into(),
         RecognitionError::NoVector(id).into(),
+        RecognitionError::Rejected(Rejection::SeveralFaces { faces: 3 }).into(),
+        RecognitionError::Rejected(Rejection::LowQuality {
+            reasons: vec![Reason::FaceTooSmall],
+        })
+        .into(),
+        RecognitionError::Rejected(Rejection::Suppressed).into(),
         RecognitionError::VectorSpaceMismatch {
             a: "c1".to_owned(),
             b: "c2".to_owned(),

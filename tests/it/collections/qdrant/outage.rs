@@ -38,7 +38,7 @@ async fn searches_are_refused_while_the_server_is_away() {
         let obama = subject(&app, &staff, json!({})).await;
         enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
         let uri = format!("{staff}/search");
-        let faces = format!("{obama}/faces");
+        let faces = format!("{obama}/enrollments");
         let body = || search_body(image("obama2.jpg"), json!({}));
         for is_frozen in [false, true] {
             match is_frozen {

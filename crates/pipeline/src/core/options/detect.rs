@@ -90,28 +90,15 @@ impl DetectRequest {
             second_det_size: match self.second_det_size {
                 Some(0) => None,
                 Some(size) => Some(check_det_size("second_det_size", size)?),
-                None => None,
+                None => config.second_det_size,
             },
             max_faces: limit(self.max_faces.unwrap_or(config.max_faces)),
             min_face_size: self.min_face_size.unwrap_or(config.min_face_size as f32),
         };
-        if let Some(second) = options.second_det_size
-            && second >= det_size.side()
-        {
-            return Err(PipelineError::invalid_option(
-                "second_det_size",
-                format!(
-                    "{second} is not smaller than det_size, which is {}",
-                    det_size.side()
-                ),
-            ));
-        }
-        if self.second_det_size.is_none() {
-            // The second size of the settings is for their first size. With a smaller first size it is not used.
-            options.second_det_size = config
-                .second_det_size
-                .filter(|second| *second < det_size.side());
-        }
+        // A second size that is not smaller has nothing to add. That of the settings is for their first size.
+        options.second_det_size = options
+            .second_det_size
+            .filter(|second| *second < det_size.side());
         if !(0.0..=65_535.0).contains(&options.min_face_size) {
             return Err(PipelineError::invalid_option(
                 "min_face_size",

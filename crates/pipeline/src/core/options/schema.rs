@@ -1,10 +1,20 @@
 //! Schemas of options that the type alone does not describe.
 
+use std::ops::RangeInclusive;
+
 use facescan_config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
 use utoipa::openapi::{
     Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
     schema::{KnownFormat, SchemaFormat, SchemaType},
 };
+
+/// The standard deviations that a normalization divides by.
+pub const DEVIATIONS: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Returns whether a standard deviation is in the allowed range.
+pub fn is_deviation(value: f32) -> bool {
+    (*DEVIATIONS.start() as f32..=*DEVIATIONS.end() as f32).contains(&value)
+}
 
 fn or_null(kind: Type) -> SchemaType {
     SchemaType::from_iter([kind, Type::Null])
@@ -33,9 +43,14 @@ pub fn means() -> Array {
 
 /// Returns the schema of the standard deviations of red, green and blue.
 pub(crate) fn deviations() -> Array {
-    three(number().exclusive_minimum(Some(0)))
+    let value = number()
+        .minimum(Some(*DEVIATIONS.start()))
+        .maximum(Some(*DEVIATIONS.end()));
+    three(value)
         .schema_type(or_null(Type::Array))
-        .description(Some("Standard deviations of red, green and blue, above 0."))
+        .description(Some(
+            "Standard deviations of red, green and blue, 0.000001 to 1000000.",
+        ))
         .build()
 }
 
@@ -65,6 +80,30 @@ pub fn det_size() -> Schema {
         .item(ObjectBuilder::new().schema_type(Type::Null))
         .description(Some(
             "The size of the detector's input: its longer side, or `fit`.",
+        ))
+        .build();
+    Schema::OneOf(choice)
+}
+
+/// Returns the schema of a second size of the detector's input.
+pub fn second_det_size() -> Schema {
+    let none = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(0))
+        .maximum(Some(0))
+        .description(Some("No second size."));
+    let side = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(MIN_DET_SIZE))
+        .maximum(Some(MAX_DET_SIZE))
+        .multiple_of(Some(DET_SIZE_STEP))
+        .description(Some("The longer side in pixels."));
+    let choice = OneOfBuilder::new()
+        .item(side)
+        .item(none)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some(
+            "A second, smaller side, for faces that fill the image, or 0 for none. One NMS covers both sizes.",
         ))
         .build();
     Schema::OneOf(choice)

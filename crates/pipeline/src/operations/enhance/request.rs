@@ -68,7 +68,7 @@ pub struct EnhanceRequest {
     pub det_size: Option<DetSize>,
     /// For `identity`: a second side, for faces that fill the image, or 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
+    #[schema(schema_with = schema::second_det_size)]
     pub second_det_size: Option<u32>,
     /// For `identity`: the shortest side of a face's box, in pixels of the image. Smaller faces are dropped.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -171,7 +171,7 @@ impl<'a> Canvas<'a> {
         else {
             return Ok(());
         };
-        let gaussian = Gaussian::new(*kernel, *sigma)
+        let gaussian = Gaussian::new(*kernel | 1, *sigma)
             .ok_or_else(|| PipelineError::invalid_option("operations", "gaussian_blur"))?;
         let mut found = 0;
         for frame in &mut self.frames {

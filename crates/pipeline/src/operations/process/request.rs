@@ -56,7 +56,7 @@ pub struct ProcessRequest {
     pub det_size: Option<DetSize>,
     /// For faces: a second side, for faces that fill the image, or 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
+    #[schema(schema_with = schema::second_det_size)]
     pub second_det_size: Option<u32>,
     /// For faces: the maximum number. The largest faces are kept. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]

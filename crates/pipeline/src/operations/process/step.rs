@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::core::{error::PipelineError, options::schema};
+use crate::core::{
+    error::{InvalidOption, PipelineError},
+    options::schema,
+};
 use facescan_imaging::{
     blur::Gaussian,
     crop::{Bounds, MaskCropOptions},
@@ -78,13 +81,13 @@ pub enum Step {
     },
     /// Blurs the whole image, a region, or the faces.
     GaussianBlur {
-        /// The side of the kernel in pixels, odd, at most 255. The default is 7.
+        /// The side of the kernel in pixels, at most 255. An even number counts as the next odd one. The default is 7.
         #[serde(default = "default_kernel")]
         #[schema(minimum = 1, maximum = 255)]
         kernel: u32,
         /// The standard deviation in pixels. The default is 1.5.
         #[serde(default = "default_sigma")]
-        #[schema(exclusive_minimum = 0)]
+        #[schema(minimum = 0.000001, maximum = 1000000)]
         sigma: f32,
         /// The region: x1, y1, x2, y2 in whole pixels, half-open.
         #[serde(default)]
@@ -199,11 +202,10 @@ pub(crate) fn check_all(
     masks: usize,
     longest_side: u32,
 ) -> Result<(), PipelineError> {
-    check(
-        (1..=MAX_STEPS).contains(&steps.len()),
-        "the list",
-        "needs 1 to 16 operations",
-    )?;
+    if !(1..=MAX_STEPS).contains(&steps.len()) {
+        let wanted = "must be a list of 1 to 16 operations";
+        return Err(InvalidOption::new("operations", wanted).into());
+    }
     for (at, step) in steps.iter().enumerate() {
         step.check(masks, longest_side)?;
         let is_last = at + 1 == steps.len();
@@ -272,8 +274,8 @@ impl Step {
                 region,
                 faces,
             } => {
-                let is_gaussian = Gaussian::new(*kernel, *sigma).is_some();
-                let detail = "kernel must be odd and from 1 to 255, and sigma must be above 0";
+                let is_gaussian = Gaussian::new(*kernel | 1, *sigma).is_some();
+                let detail = "kernel must be from 1 to 255, and sigma above 0";
                 check(is_gaussian, name, detail)?;
                 let has_pixels = region.as_ref().is_none_or(is_box);
                 check(has_pixels, name, "the region is empty")?;
@@ -282,11 +284,10 @@ impl Step {
             }
             Self::Normalize { mean, std, .. } => {
                 let is_mean = |value: &f32| (0.0..=1.0).contains(value);
-                let is_spread = |value: &f32| *value > 0.0 && value.is_finite();
                 let means = mean.is_none_or(|mean| mean.iter().all(is_mean));
                 check(means, name, "mean must be from 0 to 1")?;
-                let spreads = std.is_none_or(|std| std.iter().all(is_spread));
-                check(spreads, name, "std must be above 0")
+                let spreads = std.is_none_or(|std| std.into_iter().all(schema::is_deviation));
+                check(spreads, name, "std must be from 0.000001 to 1000000")
             }
             Self::Rotate { degrees, .. } => {
                 let is_turn = (-360.0..=360.0).contains(degrees);

@@ -55,7 +55,7 @@ pub struct ScanRequest {
     pub det_size: Option<DetSize>,
     /// A second side, for faces that fill the image, or 0 for none. One NMS covers both sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 4096, multiple_of = 32)]
+    #[schema(schema_with = schema::second_det_size)]
     pub second_det_size: Option<u32>,
     /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded. Images with `quality`
     /// or `crops` are always decoded in full.

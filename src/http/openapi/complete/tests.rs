@@ -1,0 +1,188 @@
+use std::collections::BTreeSet;
+
+use facescan_pipeline::operation;
+
+use super::*;
+
+fn document() -> serde_json::Value {
+    serde_json::to_value(crate::http::openapi_document()).unwrap()
+}
+
+fn operations(document: &serde_json::Value) -> Vec<&serde_json::Value> {
+    let items = document["paths"].as_object().unwrap().values();
+    items
+        .flat_map(|item| item.as_object().unwrap().values())
+        .collect()
+}
+
+/// Everyone who reads `/docs` loads it.
+#[test]
+fn the_document_has_fewer_than_400_kilobytes() {
+    let length = document().to_string().len();
+    assert!(length < 400_000, "{length}");
+}
+
+#[test]
+fn every_reference_resolves_and_every_response_is_used() {
+    let document = document();
+    let text = document.to_string();
+    for (at, start) in text.match_indices("\"$ref\":\"#") {
+        let rest = &text[at + start.len()..];
+        let pointer = rest.split('"').next().unwrap();
+        assert!(document.pointer(pointer).is_some(), "{pointer}");
+    }
+    let responses = document["components"]["responses"].as_object().unwrap();
+    for name in responses.keys() {
+        let reference = format!("\"#/components/responses/{name}\"");
+        assert!(text.contains(&reference), "{name}");
+    }
+}
+
+#[test]
+fn every_operation_has_the_errors_of_its_access() {
+    let document = document();
+    for operation in operations(&document) {
+        let is_open = operation["security"] == serde_json::json!([{}]);
+        let closed = ["401", "403", "429", "503"].iter().filter(|_| !is_open);
+        for status in ["422", "500", "504"].iter().chain(closed) {
+            let response = &operation["responses"][status];
+            assert!(
+                response.is_object(),
+                "{}: {status}",
+                operation["operationId"]
+            );
+        }
+    }
+}
+
+#[test]
+fn every_operation_has_a_route() {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    for operation in operation::Operation::ALL {
+        let end = format!("/{}", operation.name());
+        let mut routes = paths.iter().filter(|(path, _)| path.ends_with(&end));
+        assert!(routes.any(|(_, item)| item["post"].is_object()), "{end}");
+    }
+}
+
+#[test]
+fn no_name_is_composed() {
+    let document = document();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(!name.contains('_'), "{name}");
+        assert!(schema.get("allOf").is_none(), "{name}");
+    }
+}
+
+#[test]
+fn closed_objects_forbid_other_properties() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let image = &schemas[EncodedImage::name().as_ref()];
+    assert_eq!(image["additionalProperties"], false);
+    let steps = schemas[<Step as ToSchema>::name().as_ref()]["oneOf"]
+        .as_array()
+        .unwrap();
+    let is_closed = |step: &serde_json::Value| step["additionalProperties"] == false;
+    assert!(!steps.is_empty() && steps.iter().all(is_closed));
+}
+
+#[test]
+fn operation_ids_are_unique_and_links_point_to_operations() {
+    let document = document();
+    let operations = operations(&document);
+    let ids: BTreeSet<&str> = operations
+        .iter()
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), operations.len());
+    for (from, to, _) in LINKS {
+        assert!(ids.contains(from) && ids.contains(to), "{from} to {to}");
+    }
+    let is_scan = |operation: &&&serde_json::Value| operation["tags"][0] == SCAN;
+    let scans = operations.iter().filter(is_scan).count();
+    let links = document.to_string().matches("$response.body#").count();
+    assert_eq!(links, scans * SCAN_LINKS.len() + LINKS.len());
+}
+
+#[test]
+fn images_come_in_every_form_and_options_have_the_ranges_of_the_body() {
+    let document = document();
+    for operation in operations(&document) {
+        let Some(content) = operation.pointer("/requestBody/content") else {
+            continue;
+        };
+        let mut forms: Vec<&String> = content.as_object().unwrap().keys().collect();
+        let name = operation["operationId"].as_str();
+        let without_images = [
+            "assign_face",
+            "change_collection",
+            "change_subject",
+            "create_clustering",
+            "create_collection",
+            "create_erasure",
+            "create_key",
+            "create_subject",
+            "create_webhook",
+            "merge_people",
+            "rename_person",
+            "split_person",
+        ];
+        if without_images.contains(&name.unwrap()) {
+            assert_eq!(forms, ["application/json"], "it takes no images");
+            continue;
+        }
+        if name == Some("verify_faces") {
+            let expected = [
+                "application/json",
+                "application/msgpack",
+                "multipart/form-data",
+            ];
+            assert_eq!(forms, expected, "one image has no second face");
+            continue;
+        }
+        if operation["tags"][0] == "batches" {
+            forms.retain(|form| *form != "application/x-ndjson");
+        }
+        let expected = [
+            "application/json",
+            "application/msgpack",
+            "application/octet-stream",
+            "image/*",
+            "multipart/form-data",
+        ];
+        assert_eq!(forms, expected);
+    }
+    let detect = &document["paths"]["/detect"]["post"];
+    let size = detect["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|parameter| parameter["name"] == "det_size")
+        .unwrap();
+    let side = &size["schema"]["oneOf"][0];
+    assert_eq!(side["multipleOf"], 32);
+    assert_eq!(side["type"], "integer");
+}
+
+#[test]
+fn a_scan_takes_no_option_that_it_refuses() {
+    let document = document();
+    for (id, prefix, without) in NARROWER {
+        let mut all = operations(&document).into_iter();
+        let operation = all.find(|it| it["operationId"] == id).unwrap();
+        let options = &document["components"]["schemas"][format!("{prefix}Options")];
+        for name in without {
+            let mut parameters = operation["parameters"].as_array().unwrap().iter();
+            assert!(
+                !parameters.any(|parameter| parameter["name"] == *name),
+                "{id} {name}"
+            );
+            assert!(options["properties"].get(name).is_none(), "{id} {name}");
+        }
+        let json = &operation["requestBody"]["content"]["application/json"];
+        let body = format!("#/components/schemas/{prefix}Body");
+        assert_eq!(json["schema"]["$ref"], body);
+    }
+}
