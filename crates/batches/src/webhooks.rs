@@ -24,7 +24,7 @@ use url::Url;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        ObjectBuilder, RefOr, SchemaFormat,
+        ObjectBuilder, RefOr,
         schema::{Schema, Type},
     },
 };
@@ -50,7 +50,6 @@ impl PartialSchema for WebhookUrl {
         let host = format!(r"(({label}\.)*[a-z][a-z0-9]*(-[a-z0-9]+)*|({byte}\.){{3}}{byte})");
         ObjectBuilder::new()
             .schema_type(Type::String)
-            .format(Some(SchemaFormat::Custom("uri".to_owned())))
             .max_length(Some(MAX_URL_BYTES))
             .pattern(Some(format!(
                 "^https?://{host}(:[1-9][0-9]{{0,3}})?([/?][!-~]*)?$"

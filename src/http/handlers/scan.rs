@@ -126,6 +126,8 @@ async fn embed_images(
         reservations: _reservations,
         ..
     } = request;
+    // Before the options: without the model, none of them helps.
+    state.pipeline.models.encoder()?;
     let run = PlanRun {
         state,
         context: &context,

@@ -46,7 +46,7 @@ pub struct WebhookBody {
     url: String,
     /// The secret that signs the messages, `whsec_` and the base64 of 24 to 64 bytes. Without it the server makes one.
     #[serde(default)]
-    #[schema(nullable = false, pattern = "^whsec_([A-Za-z0-9+/]{4}){8,21}$")]
+    #[schema(pattern = "^whsec_([A-Za-z0-9+/]{4}){8,21}$")]
     secret: Option<String>,
 }
 

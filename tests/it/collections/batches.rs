@@ -250,7 +250,7 @@ async fn an_idempotency_key_belongs_to_one_operation() {
         let request = request.body(Body::from(body.to_string()));
         app.send(request.unwrap()).await
     };
-    let created = post(batch(&staff, &[])).await;
+    let created = post(batch(&staff, &[item("one", "biden.jpg")])).await;
     assert_eq!(created.status, StatusCode::ACCEPTED);
     let other = post(json!({"operation": "detect", "items": []})).await;
     assert_eq!(

@@ -41,7 +41,7 @@ const MAX_KEY_BYTES: usize = 255;
     security(("key" = ["batch"])),
     params(
         ("operation" = Option<facescan_pipeline::operation::BatchOperation>, Query, description = "The operation, if the body does not name it"),
-        ("idempotency-key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]*$", description = "Identifies the request if it is sent again"),
+        ("idempotency-key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$", description = "Identifies the request if it is sent again"),
     ),
     request_body = BatchRequestBody,
     responses(SubmissionFailures)
@@ -145,7 +145,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         return Ok(None);
     };
     let key = value.to_str().ok();
-    let is_visible = |key: &&str| key.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_visible = |key: &&str| key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     let key = key.filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
     let key = key.filter(is_visible);
     match key {
