@@ -80,3 +80,64 @@ pub(crate) trait Statements: Send {
         values: &[&dyn Value],
     ) -> impl Future<Output = Result<Option<R>, sqlx::Error>> + Send;
 }
+
+/// Implements [`Statements`] for a connection. `$bind` adds a value to the arguments, and `$is_kept` decides whether the plan of
+/// a statement is kept for the next call. By default it is.
+macro_rules! statements_of {
+    ($connection:ty, $arguments:ty, $bind:ident $(, $is_kept:ident)?) => {
+        impl $crate::dialect::Statements for $connection {
+            async fn execute(
+                &mut self,
+                statement: String,
+                values: &[&dyn Value],
+            ) -> Result<u64, sqlx::Error> {
+                let done = sqlx::query_with(AssertSqlSafe(statement), arguments(values)?)
+                    $(.persistent($is_kept(values)))?
+                    .execute(self)
+                    .await?;
+                Ok(done.rows_affected())
+            }
+
+            async fn fetch_all<R: Record>(
+                &mut self,
+                query: String,
+                values: &[&dyn Value],
+            ) -> Result<Vec<R>, sqlx::Error> {
+                sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
+                    $(.persistent($is_kept(values)))?
+                    .fetch_all(self)
+                    .await
+            }
+
+            async fn fetch_all_once<R: Record>(
+                &mut self,
+                query: String,
+                values: &[&dyn Value],
+            ) -> Result<Vec<R>, sqlx::Error> {
+                sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
+                    .persistent(false)
+                    .fetch_all(self)
+                    .await
+            }
+
+            async fn fetch_optional<R: Record>(
+                &mut self,
+                query: String,
+                values: &[&dyn Value],
+            ) -> Result<Option<R>, sqlx::Error> {
+                sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
+                    .fetch_optional(self)
+                    .await
+            }
+        }
+
+        fn arguments(values: &[&dyn Value]) -> Result<$arguments, sqlx::Error> {
+            let mut arguments = <$arguments>::default();
+            for value in values {
+                value.$bind(&mut arguments).map_err(sqlx::Error::Encode)?;
+            }
+            Ok(arguments)
+        }
+    };
+}
+pub(crate) use statements_of;

@@ -7,7 +7,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 
-use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::dialect::{Dialect, FilePurge, Record, Statements, statements_of};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::pools::Pools;
@@ -98,51 +98,7 @@ const LIMIT_WAITS: &str = "SET lock_timeout = '4s'";
 /// The code of the error of a statement that has waited too long.
 const LOCK_TIMEOUT: &str = "55P03";
 
-impl Statements for PgConnection {
-    async fn execute(
-        &mut self,
-        statement: String,
-        values: &[&dyn Value],
-    ) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query_with(AssertSqlSafe(statement), arguments(values)?)
-            .persistent(is_reused(values))
-            .execute(self)
-            .await?;
-        Ok(done.rows_affected())
-    }
-
-    async fn fetch_all<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .persistent(is_reused(values))
-            .fetch_all(self)
-            .await
-    }
-
-    async fn fetch_all_once<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .persistent(false)
-            .fetch_all(self)
-            .await
-    }
-
-    async fn fetch_optional<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Option<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .fetch_optional(self)
-            .await
-    }
-}
+statements_of!(PgConnection, PgArguments, bind_postgres, is_reused);
 
 /// The most values of a statement whose text is fixed.
 const MAX_REUSED_VALUES: usize = 24;
@@ -153,16 +109,6 @@ const MAX_REUSED_VALUES: usize = 24;
 /// was made while a table was empty reads every row of it later.
 fn is_reused(values: &[&dyn Value]) -> bool {
     values.len() <= MAX_REUSED_VALUES
-}
-
-fn arguments(values: &[&dyn Value]) -> Result<PgArguments, sqlx::Error> {
-    let mut arguments = PgArguments::default();
-    for value in values {
-        value
-            .bind_postgres(&mut arguments)
-            .map_err(sqlx::Error::Encode)?;
-    }
-    Ok(arguments)
 }
 
 #[cfg(test)]

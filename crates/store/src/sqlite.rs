@@ -11,7 +11,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
-use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::dialect::{Dialect, FilePurge, Record, Statements, statements_of};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::pools::Pools;
@@ -89,56 +89,4 @@ record! {
     }
 }
 
-impl Statements for SqliteConnection {
-    async fn execute(
-        &mut self,
-        statement: String,
-        values: &[&dyn Value],
-    ) -> Result<u64, sqlx::Error> {
-        let done = sqlx::query_with(AssertSqlSafe(statement), arguments(values)?)
-            .execute(self)
-            .await?;
-        Ok(done.rows_affected())
-    }
-
-    async fn fetch_all<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .fetch_all(self)
-            .await
-    }
-
-    async fn fetch_all_once<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Vec<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .persistent(false)
-            .fetch_all(self)
-            .await
-    }
-
-    async fn fetch_optional<R: Record>(
-        &mut self,
-        query: String,
-        values: &[&dyn Value],
-    ) -> Result<Option<R>, sqlx::Error> {
-        sqlx::query_as_with(AssertSqlSafe(query), arguments(values)?)
-            .fetch_optional(self)
-            .await
-    }
-}
-
-fn arguments(values: &[&dyn Value]) -> Result<SqliteArguments, sqlx::Error> {
-    let mut arguments = SqliteArguments::default();
-    for value in values {
-        value
-            .bind_sqlite(&mut arguments)
-            .map_err(sqlx::Error::Encode)?;
-    }
-    Ok(arguments)
-}
+statements_of!(SqliteConnection, SqliteArguments, bind_sqlite);
