@@ -23,7 +23,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
-use fixtures::{erase, face_at, find, new_scan, noon, read_image, source};
+use fixtures::{erase, face_at, find, new_scan, noon, read_image, source, with_key};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_scenario_on_sqlite() {
@@ -144,17 +144,7 @@ async fn save_and_look_up(store: &Store) {
 
     let found = find(store, &scan).await.unwrap();
     assert_eq!((found.id, found.image_id), (scan.id, scan.image.id));
-    assert_eq!(
-        (found.scan_key, &found.operation),
-        (scan.scan_key, &scan.operation)
-    );
-    assert_eq!(
-        (&found.detector, &found.embedder),
-        (&scan.detector, &scan.embedder)
-    );
-    assert_eq!(found.picture_quality, scan.picture_quality);
-    assert_eq!(found.devices, scan.devices);
-    assert_eq!(found.created_at, noon());
+    assert_eq!(found.record, scan.record);
     assert_eq!(found.faces.len(), 2);
     for (position, (found, new)) in found.faces.iter().zip(&scan.faces).enumerate() {
         assert_eq!((found.id, found.position as usize), (new.id, position));
@@ -198,23 +188,16 @@ async fn save_and_look_up(store: &Store) {
         SavedScan::Kept(Box::new(found.clone()))
     );
     // Other options make another scan of the same image. A scan with `answers_cache: false` is not found.
-    let mut other = NewScan {
-        id: Uuid::now_v7(),
-        scan_key: [99; 32],
-        ..scan.clone()
-    };
+    let mut other = with_key(&scan, 99);
     other.faces = vec![];
     other.image.id = Uuid::now_v7();
-    other.answers_cache = false;
+    other.record.answers_cache = false;
     let saved = store.save_scan(other.clone()).await.unwrap();
     assert_eq!(saved.image_id(), scan.image.id);
     assert_eq!(find(store, &other).await, None);
     // The next scan with `answers_cache: true` replaces it.
-    let fresh = NewScan {
-        id: Uuid::now_v7(),
-        answers_cache: true,
-        ..other.clone()
-    };
+    let mut fresh = with_key(&other, 99);
+    fresh.record.answers_cache = true;
     store.save_scan(fresh.clone()).await.unwrap();
     assert_eq!(find(store, &fresh).await.unwrap().id, fresh.id);
     let image = read_image(store, "save", scan.image.id).await.unwrap();

@@ -83,8 +83,8 @@ pub use pools::ConnectionCounts;
 pub use retention::ExpiredResults;
 pub use scans::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, SavedScan, ScanPage, Source, StoredFace, StoredImage, StoredScan,
-    check_scan,
+    NewFace, NewImage, NewScan, SavedScan, ScanPage, ScanRecord, Source, StoredFace, StoredImage,
+    StoredScan, check_scan,
 };
 pub use search_quotas::{SearchCount, Searcher, TakenSearches};
 pub use settings::StoreSettings;

@@ -12,6 +12,7 @@ mod sources;
 pub use check::check_scan;
 pub use records::{
     CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, SavedScan, ScanPage, Source, StoredFace, StoredImage, StoredScan,
+    NewFace, NewImage, NewScan, SavedScan, ScanPage, ScanRecord, Source, StoredFace, StoredImage,
+    StoredScan,
 };
 pub(crate) use save::save_scan;

@@ -257,7 +257,8 @@ impl ImageAnswer {
 
 impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
-        let (embedding, embedding_norm, vector_space, precision) = match scan.image_embedding {
+        let record = scan.record;
+        let (embedding, embedding_norm, vector_space, precision) = match record.image_embedding {
             Some(stored) => (
                 Some(stored.vector),
                 Some(stored.norm),
@@ -268,12 +269,12 @@ impl From<StoredScan> for StoredScanAnswer {
         };
         Self {
             id: scan.id,
-            operation: scan.operation,
-            detector: scan.detector.map(|model| model.id),
-            embedder: scan.embedder.map(|model| model.id),
-            picture_quality: scan.picture_quality,
-            devices: scan.devices,
-            created_at: scan.created_at,
+            operation: record.operation,
+            detector: record.detector.map(|model| model.id),
+            embedder: record.embedder.map(|model| model.id),
+            picture_quality: record.picture_quality,
+            devices: record.devices,
+            created_at: record.created_at,
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
             embedding,
             embedding_norm,

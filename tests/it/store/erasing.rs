@@ -3,23 +3,17 @@
 use facescan_store::{ErasedCounts, ErasureTarget, NewScan, SavedScan, Store, StoredFace};
 use uuid::Uuid;
 
-use super::fixtures::{erase, face_at, find, new_scan, read_image};
+use super::fixtures::{erase, face_at, find, new_scan, read_image, with_key};
 use crate::support::database::Database;
 
 pub async fn erase_a_face(store: &Store) {
     let mut first = new_scan("erase", 1);
     // The third face overlaps the first with an IoU of 0.54 in the same scan, so it is another person.
     first.faces = vec![face_at(10.0), face_at(200.0), face_at(40.0)];
-    let other_key = |key: u8| NewScan {
-        id: Uuid::now_v7(),
-        scan_key: [key; 32],
-        faces: vec![],
-        ..first.clone()
-    };
     // `second` has the same face 20 px further right (IoU 0.67). `third` has a face that is only close to it (IoU 0.43).
-    let mut second = other_key(2);
+    let mut second = with_key(&first, 2);
     second.faces = vec![face_at(30.0), face_at(200.0)];
-    let mut third = other_key(3);
+    let mut third = with_key(&first, 3);
     third.faces = vec![face_at(50.0)];
     for scan in [&first, &second, &third] {
         store.save_scan(scan.clone()).await.unwrap();

@@ -3,7 +3,7 @@
 use facescan_imaging::{geometry::BBox, precision::NumericPrecision};
 use facescan_store::{
     Embedder, Embedding, Erasure, ErasureTarget, ModelFile, NewErasure, NewFace, NewImage, NewScan,
-    PageRequest, ScanPage, Source, Store, StoredImage, StoredScan,
+    PageRequest, ScanPage, ScanRecord, Source, Store, StoredImage, StoredScan,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -22,7 +22,7 @@ pub fn page(after: Option<Uuid>, limit: u32) -> PageRequest {
 /// Returns the stored scan that answers for `scan`.
 pub async fn find(store: &Store, scan: &NewScan) -> Option<StoredScan> {
     let found = store
-        .find_scan(&scan.tenant, &scan.image.sha256, &scan.scan_key)
+        .find_scan(&scan.tenant, &scan.image.sha256, &scan.record.scan_key)
         .await
         .unwrap()?;
     assert_eq!(found.image.id, found.scan.image_id);
@@ -51,6 +51,7 @@ pub fn source(id: &str, url: Option<&str>, seen_at: OffsetDateTime) -> Source {
 /// Returns a scan without faces, of image `number` of the tenant.
 pub fn new_scan(tenant: &str, number: u8) -> NewScan {
     NewScan {
+        id: Uuid::now_v7(),
         tenant: tenant.into(),
         image: NewImage {
             id: Uuid::now_v7(),
@@ -63,23 +64,37 @@ pub fn new_scan(tenant: &str, number: u8) -> NewScan {
             perceptual_hash: Some(u64::MAX - 1),
         },
         source: Some(source("cam", None, noon())),
-        id: Uuid::now_v7(),
-        scan_key: [number.wrapping_add(100); 32],
-        operation: "embed".into(),
-        detector: Some(ModelFile {
-            id: "yunet".into(),
-            sha256: [8; 32],
-        }),
-        embedder: Some(Embedder {
-            id: "sface".into(),
-            vector_space: "c1".into(),
-        }),
-        picture_quality: Some(json!({"brightness": 0.25})),
-        devices: Some(json!({"face_detection": {"requested": "cpu", "active": "cpu"}})),
-        answers_cache: true,
-        created_at: noon(),
+        record: ScanRecord {
+            scan_key: [number.wrapping_add(100); 32],
+            operation: "embed".into(),
+            detector: Some(ModelFile {
+                id: "yunet".into(),
+                sha256: [8; 32],
+            }),
+            embedder: Some(Embedder {
+                id: "sface".into(),
+                vector_space: "c1".into(),
+            }),
+            picture_quality: Some(json!({"brightness": 0.25})),
+            devices: Some(json!({"face_detection": {"requested": "cpu", "active": "cpu"}})),
+            answers_cache: true,
+            created_at: noon(),
+            image_embedding: None,
+        },
         faces: vec![],
-        image_embedding: None,
+    }
+}
+
+/// Returns a scan of the same image with other options.
+pub fn with_key(scan: &NewScan, key: u8) -> NewScan {
+    let record = ScanRecord {
+        scan_key: [key; 32],
+        ..scan.record.clone()
+    };
+    NewScan {
+        id: Uuid::now_v7(),
+        record,
+        ..scan.clone()
     }
 }
 

@@ -3,12 +3,11 @@
 use std::error::Error;
 use std::time::Duration;
 
-use facescan_store::{NewScan, Observer, Store, StoreError, StoreSettings};
+use facescan_store::{Observer, Store, StoreError, StoreSettings};
 use futures::FutureExt;
 use sqlx::ConnectOptions;
-use uuid::Uuid;
 
-use super::fixtures::{find, new_scan};
+use super::fixtures::{find, new_scan, with_key};
 use crate::support::chaos_proxy::ChaosProxy;
 use crate::support::database::{Database, execute, on_postgres, settings};
 
@@ -42,7 +41,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         assert_unavailable(store.save_scan(new_scan("away", 2)).await);
         assert_unavailable(
             store
-                .find_scan("away", &scan.image.sha256, &scan.scan_key)
+                .find_scan("away", &scan.image.sha256, &scan.record.scan_key)
                 .await,
         );
         proxy.restore();
@@ -53,11 +52,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         let mut holder = options.connect().await.unwrap();
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
-        let half = NewScan {
-            id: Uuid::now_v7(),
-            scan_key: [9; 32],
-            ..scan.clone()
-        };
+        let half = with_key(&scan, 9);
         let saving = tokio::spawn({
             let (store, half) = (store.clone(), half.clone());
             async move { store.save_scan(half).await }

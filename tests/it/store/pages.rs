@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use facescan_store::{NewScan, ScanPage, Store, StoredImage};
-use uuid::Uuid;
+use facescan_store::{ScanPage, Store, StoredImage};
 
-use super::fixtures::{face_at, new_scan, noon, read_image, source};
+use super::fixtures::{face_at, new_scan, noon, read_image, source, with_key};
 
 /// A page of scans ends by its number or its bytes, and the next one continues after it.
 pub async fn end_a_page_of_scans_by_bytes(store: &Store) {
@@ -13,12 +12,8 @@ pub async fn end_a_page_of_scans_by_bytes(store: &Store) {
     let mut ids = Vec::new();
     for number in 0..5 {
         // About 3.3 KB: 512 bytes for the scan, its two trees, and for each face 512 bytes and its vector.
-        let scan = NewScan {
-            id: Uuid::now_v7(),
-            scan_key: [number; 32],
-            faces: [1.0, 201.0, 401.0, 601.0].map(face_at).to_vec(),
-            ..first.clone()
-        };
+        let mut scan = with_key(&first, number);
+        scan.faces = [1.0, 201.0, 401.0, 601.0].map(face_at).to_vec();
         ids.push(scan.id);
         store.save_scan(scan).await.unwrap();
     }

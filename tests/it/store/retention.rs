@@ -6,7 +6,7 @@ use facescan_store::{ExpiredResults, ExpiryTimes, NewScan, Store};
 use time::OffsetDateTime;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::fixtures::{face_at, find, new_scan, noon};
+use super::fixtures::{face_at, find, new_scan, noon, with_key};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -20,7 +20,7 @@ fn scan_at(time: OffsetDateTime, image: u8) -> NewScan {
     let mut scan = new_scan("old", image);
     scan.image.id = id_at(time);
     scan.id = id_at(time);
-    scan.created_at = time;
+    scan.record.created_at = time;
     scan.faces = vec![face_at(10.0)];
     scan
 }
@@ -28,12 +28,9 @@ fn scan_at(time: OffsetDateTime, image: u8) -> NewScan {
 pub async fn scenario(store: &Store) {
     let (first, second) = (scan_at(noon(), 1), scan_at(noon() + 2 * DAY, 2));
     // The first image is scanned again later, with another key.
-    let again = NewScan {
-        id: id_at(noon() + 2 * DAY),
-        scan_key: [99; 32],
-        created_at: noon() + 2 * DAY,
-        ..scan_at(noon(), 1)
-    };
+    let mut again = with_key(&scan_at(noon(), 1), 99);
+    again.id = id_at(noon() + 2 * DAY);
+    again.record.created_at = noon() + 2 * DAY;
     for scan in [&first, &again, &second] {
         store.save_scan(scan.clone()).await.unwrap();
     }

@@ -4,7 +4,7 @@ use facescan_inference::{
     device_task::{DeviceTask, Workload},
     registry::{ModelSpec, RoleInput},
 };
-use facescan_store::{CachedScan, NewFace, NewImage, NewScan, StoredFace};
+use facescan_store::{CachedScan, NewFace, NewImage, NewScan, ScanRecord, StoredFace};
 
 use super::{key::Precisions, storage::Storage};
 use crate::{
@@ -54,30 +54,32 @@ impl<P: Plan> Storage<'_, P> {
             },
             source: self.source(),
             id: self.pipeline.clock.new_id(),
-            // A row may have run on another device than expected at the lookup.
-            scan_key: self.key(precisions.first()),
-            operation: self.stored.name.to_owned(),
-            detector: detects
-                .then(|| model_file(&models.detector.spec))
-                .transpose()?,
-            embedder: embedder.as_ref().map(|embedder| facescan_store::Embedder {
-                id: embedder.id.clone(),
-                vector_space: embedder.vector_space.clone(),
-            }),
-            picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
-            devices: Some(to_value(&run.devices)?),
-            // A request for one precision must not get vectors of several precisions.
-            answers_cache: matches!(precisions, Precisions::Same(_)) && !lacks_vector,
-            created_at: self.pipeline.clock.now(),
-            faces: faces.collect::<Result<_, _>>()?,
-            image_embedding: scan.embedding.as_ref().zip(embedder.as_ref()).map(
-                |(embedding, embedder)| facescan_store::ImageEmbedding {
+            record: ScanRecord {
+                // A row may have run on another device than expected at the lookup.
+                scan_key: self.key(precisions.first()),
+                operation: self.stored.name.to_owned(),
+                detector: detects
+                    .then(|| model_file(&models.detector.spec))
+                    .transpose()?,
+                embedder: embedder.as_ref().map(|embedder| facescan_store::Embedder {
+                    id: embedder.id.clone(),
                     vector_space: embedder.vector_space.clone(),
-                    precision: embedding.precision,
-                    norm: embedding.norm,
-                    vector: embedding.vector.clone(),
-                },
-            ),
+                }),
+                picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
+                devices: Some(to_value(&run.devices)?),
+                // A request for one precision must not get vectors of several precisions.
+                answers_cache: matches!(precisions, Precisions::Same(_)) && !lacks_vector,
+                created_at: self.pipeline.clock.now(),
+                image_embedding: scan.embedding.as_ref().zip(embedder.as_ref()).map(
+                    |(embedding, embedder)| facescan_store::ImageEmbedding {
+                        vector_space: embedder.vector_space.clone(),
+                        precision: embedding.precision,
+                        norm: embedding.norm,
+                        vector: embedding.vector.clone(),
+                    },
+                ),
+            },
+            faces: faces.collect::<Result<_, _>>()?,
         })
     }
 
@@ -133,7 +135,7 @@ impl Scan {
     /// Converts a stored scan and the devices that ran it. Returns `None` if another version wrote other fields.
     pub fn from_stored(found: CachedScan) -> Option<RunOutput<Self>> {
         let CachedScan { image, scan } = found;
-        let run = ImageRun::stored(read_back(scan.devices)?.unwrap_or_default());
+        let run = ImageRun::stored(read_back(scan.record.devices)?.unwrap_or_default());
         let result = Self {
             image_id: Some(image.id),
             cached: true,
@@ -145,13 +147,13 @@ impl Scan {
                 orientation: image.orientation,
             },
             perceptual_hash: image.perceptual_hash,
-            picture_quality: read_back(scan.picture_quality)?,
+            picture_quality: read_back(scan.record.picture_quality)?,
             faces: scan
                 .faces
                 .into_iter()
                 .map(Face::from_stored)
                 .collect::<Option<_>>()?,
-            embedding: scan.image_embedding.map(|embedding| Embedding {
+            embedding: scan.record.image_embedding.map(|embedding| Embedding {
                 vector: embedding.vector,
                 norm: embedding.norm,
                 precision: embedding.precision,

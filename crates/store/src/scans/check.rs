@@ -12,11 +12,11 @@ const MAX_SOURCE_ID: usize = 1024;
 pub fn check_scan(scan: &NewScan) -> Result<(), StoreError> {
     check_text("tenant", &scan.tenant)?;
     check_text("format", &scan.image.format)?;
-    check_text("operation", &scan.operation)?;
+    check_text("operation", &scan.record.operation)?;
     if let Some(source) = &scan.source {
         check_source(source)?;
     }
-    if let Some(embedding) = &scan.image_embedding
+    if let Some(embedding) = &scan.record.image_embedding
         && !embedding
             .vector
             .iter()

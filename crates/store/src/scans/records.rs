@@ -57,17 +57,9 @@ pub struct ImageEmbedding {
     pub vector: Vec<f32>,
 }
 
-/// A scan of one image, to be saved. The caller chooses the ids and the times.
-#[derive(Clone, Debug)]
-pub struct NewScan {
-    /// The tenant that owns the rows.
-    pub tenant: String,
-    /// The image.
-    pub image: NewImage,
-    /// Where the image was seen, if known.
-    pub source: Option<Source>,
-    /// The id of the scan, a UUID of version 7.
-    pub id: Uuid,
+/// How a scan was made, and what it found besides faces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScanRecord {
     /// A digest of the operation, its options, its models and their precision. Scans of one image with equal keys have
     /// equal results.
     pub scan_key: [u8; 32],
@@ -81,14 +73,29 @@ pub struct NewScan {
     pub picture_quality: Option<Value>,
     /// The device that ran each operation, by the name of the operation.
     pub devices: Option<Value>,
-    /// Whether the scan can be returned from the cache later.
+    /// Whether it can be returned from the cache. It cannot after one of its faces was deleted.
     pub answers_cache: bool,
-    /// When the scan was made.
+    /// When it was made.
     pub created_at: OffsetDateTime,
-    /// The faces, in the order of the answer.
-    pub faces: Vec<NewFace>,
     /// The vector of the whole image. Its scan has no faces.
     pub image_embedding: Option<ImageEmbedding>,
+}
+
+/// A scan of one image, to be saved. The caller chooses the ids and the times.
+#[derive(Clone, Debug)]
+pub struct NewScan {
+    /// The id, a UUID of version 7.
+    pub id: Uuid,
+    /// The tenant that owns the rows.
+    pub tenant: String,
+    /// The image.
+    pub image: NewImage,
+    /// Where the image was seen, if known.
+    pub source: Option<Source>,
+    /// How it was made.
+    pub record: ScanRecord,
+    /// The faces, in the order of the answer.
+    pub faces: Vec<NewFace>,
 }
 
 /// The image of a [`NewScan`].
@@ -244,28 +251,12 @@ pub struct StoredScan {
     pub id: Uuid,
     /// The id of its image.
     pub image_id: Uuid,
-    /// A digest of the operation, its options, its models and their precision.
-    pub scan_key: [u8; 32],
-    /// The operation: `detect`, `embed` …
-    pub operation: String,
-    /// The detector; `None` if the image was an aligned crop.
-    pub detector: Option<ModelFile>,
-    /// The embedder; `None` if no embeddings were requested.
-    pub embedder: Option<Embedder>,
-    /// The quality of the whole image, if requested.
-    pub picture_quality: Option<Value>,
-    /// The device that ran each operation, by the name of the operation.
-    pub devices: Option<Value>,
-    /// Whether it can be returned from the cache. It cannot after one of its faces was deleted.
-    pub answers_cache: bool,
-    /// When it was made.
-    pub created_at: OffsetDateTime,
     /// The batch that wrote it, if no request was answered with it yet.
     pub batch_id: Option<Uuid>,
+    /// How it was made.
+    pub record: ScanRecord,
     /// The faces, in the order of the answer.
     pub faces: Vec<StoredFace>,
-    /// The vector of the whole image.
-    pub image_embedding: Option<ImageEmbedding>,
 }
 
 /// A stored scan with its image.

@@ -6,8 +6,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::records::{
-    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, NewScan, Source,
-    StoredFace, StoredScan,
+    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, NewScan, ScanRecord,
+    Source, StoredFace, StoredScan,
 };
 use crate::error::StoreError;
 use crate::record::record;
@@ -112,23 +112,24 @@ impl ScanRow {
 
     /// `batch_id` is the batch that makes the scan, if one does.
     pub(super) fn new(image_id: Uuid, scan: &NewScan, batch_id: Option<Uuid>) -> Self {
-        let detector = scan.detector.as_ref();
-        let embedder = scan.embedder.as_ref();
+        let record = &scan.record;
+        let detector = record.detector.as_ref();
+        let embedder = record.embedder.as_ref();
         Self {
             id: scan.id,
             image_id,
-            scan_key: Digest(scan.scan_key),
-            operation: scan.operation.clone(),
+            scan_key: Digest(record.scan_key),
+            operation: record.operation.clone(),
             detector_id: detector.map(|detector| detector.id.clone()),
             detector_sha256: detector.map(|detector| Digest(detector.sha256)),
             embedder_id: embedder.map(|embedder| embedder.id.clone()),
             embedder_vector_space: embedder.map(|embedder| embedder.vector_space.clone()),
-            picture_quality: scan.picture_quality.clone(),
-            devices: scan.devices.clone(),
-            answers_cache: scan.answers_cache,
-            created_at: to_the_microsecond(scan.created_at),
+            picture_quality: record.picture_quality.clone(),
+            devices: record.devices.clone(),
+            answers_cache: record.answers_cache,
+            created_at: to_the_microsecond(record.created_at),
             batch_id,
-            embedding: scan
+            embedding: record
                 .image_embedding
                 .as_ref()
                 .map(EmbeddingRow::of_image)
@@ -167,20 +168,22 @@ impl ScanRow {
         Ok(StoredScan {
             id: self.id,
             image_id: self.image_id,
-            scan_key: self.scan_key.0,
-            operation: self.operation,
-            detector: detector.map(|(id, sha256)| ModelFile {
-                id,
-                sha256: sha256.0,
-            }),
-            embedder: embedder.map(|(id, vector_space)| Embedder { id, vector_space }),
-            picture_quality: self.picture_quality,
-            devices: self.devices,
-            answers_cache: self.answers_cache,
-            created_at: self.created_at,
             batch_id: self.batch_id,
+            record: ScanRecord {
+                scan_key: self.scan_key.0,
+                operation: self.operation,
+                detector: detector.map(|(id, sha256)| ModelFile {
+                    id,
+                    sha256: sha256.0,
+                }),
+                embedder: embedder.map(|(id, vector_space)| Embedder { id, vector_space }),
+                picture_quality: self.picture_quality,
+                devices: self.devices,
+                answers_cache: self.answers_cache,
+                created_at: self.created_at,
+                image_embedding,
+            },
             faces,
-            image_embedding,
         })
     }
 }

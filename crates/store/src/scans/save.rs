@@ -71,7 +71,7 @@ pub(crate) async fn save_scan(
     if let Some(source) = &scan.source {
         add_source(connection, image_id, source).await?;
     }
-    if let Some(stored) = scan_by_key(connection, image_id, &scan.scan_key).await? {
+    if let Some(stored) = scan_by_key(connection, image_id, &scan.record.scan_key).await? {
         if stored.answers_cache {
             let kept = with_faces(connection, stored).await?;
             if batch.is_none() {
@@ -120,7 +120,7 @@ async fn upsert_image(connection: &mut Connection<'_>, scan: &NewScan) -> Result
         format = image.format,
         orientation = i16::from(image.orientation),
         perceptual_hash = image.perceptual_hash.map(u64::cast_signed),
-        created_at = to_the_microsecond(scan.created_at)
+        created_at = to_the_microsecond(scan.record.created_at)
     );
     let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, values).await?;
     row.map(|row| row.id)

@@ -42,7 +42,7 @@ pub async fn delete_with_own_scans(store: &Store, database: &Database) {
         panic!("four batches were submitted");
     };
     let found = store
-        .find_scan("delete", &asked.image.sha256, &asked.scan_key)
+        .find_scan("delete", &asked.image.sha256, &asked.record.scan_key)
         .await;
     let found = found.unwrap().unwrap().scan;
     assert_eq!(found.batch_id, Some(asked_batch));
