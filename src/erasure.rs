@@ -22,7 +22,10 @@ use facescan_pipeline::{
 use facescan_store::{
     Erasure, ErasureTarget, ItemErasure, ItemToErase, NewErasure, Store, StoreError,
 };
-use facescan_telemetry::metrics::labels::Sweep;
+use facescan_telemetry::{
+    metrics::labels::Sweep,
+    sweeps::{Sweeps, sweep_failed},
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -254,15 +257,9 @@ impl Erasures {
 
     /// Sweeps until `stop` is cancelled.
     pub async fn sweep_until(&self, stop: CancellationToken) {
-        loop {
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "a sweep of the erasures failed; it is repeated");
-                self.batches.metrics().sweep_failed(Sweep::Erasures);
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => {}
-            }
+        let mut sweeps = Sweeps::new(Sweep::Erasures, PERIOD, stop, self.batches.metrics());
+        while sweeps.next().await {
+            sweeps.record(self.sweep().await);
         }
     }
 
@@ -281,8 +278,8 @@ impl Erasures {
                 continue;
             };
             if let Err(error) = self.run(id, &erasure.tenant, &target).await {
-                tracing::warn!(erasure = %id, %error, "an erasure is not finished; it is tried again");
-                self.batches.metrics().sweep_failed(Sweep::Erasures);
+                tracing::warn!(erasure = %id, "an erasure is not finished");
+                sweep_failed(self.batches.metrics(), Sweep::Erasures, &error);
             }
         }
         let purge_after = self.batches.config.retention.purge_after();

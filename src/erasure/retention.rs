@@ -6,7 +6,10 @@ use facescan_audit::key::AuditKey;
 use facescan_clock::Clock;
 use facescan_config::{AuditLevel, Config};
 use facescan_store::{ExpiredResults, ExpiryTimes, NewAuditEntry, Store, StoreError};
-use facescan_telemetry::metrics::{Metrics, labels::Sweep};
+use facescan_telemetry::{
+    metrics::{Metrics, labels::Sweep},
+    sweeps::Sweeps,
+};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
@@ -46,15 +49,9 @@ pub struct Expired {
 impl RetentionSweeper {
     /// Sweeps until `stop` is cancelled.
     pub async fn sweep_until(&self, stop: CancellationToken) {
-        loop {
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "old data cannot be deleted now; it is tried again");
-                self.metrics.sweep_failed(Sweep::Retention);
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => {}
-            }
+        let mut sweeps = Sweeps::new(Sweep::Retention, PERIOD, stop, &self.metrics);
+        while sweeps.next().await {
+            sweeps.record(self.sweep().await);
         }
     }
 

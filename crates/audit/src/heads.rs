@@ -19,7 +19,10 @@ use facescan_clock::Clock;
 use facescan_clock::rfc3339;
 use facescan_pipeline::core::image_file::{hash_from_hex, hex};
 use facescan_store::{Store, StoreError};
-use facescan_telemetry::metrics::{Metrics, labels::Sweep};
+use facescan_telemetry::{
+    metrics::{Metrics, labels::Sweep},
+    sweeps::{Sweeps, sweep_failed},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
@@ -174,21 +177,16 @@ pub struct HeadPublisher {
 impl HeadPublisher {
     /// Publishes now and after each period, until `stop` is cancelled.
     pub async fn publish_until(&self, stop: CancellationToken) {
-        loop {
+        let mut deliveries = Sweeps::new(Sweep::AuditHeads, self.period, stop, &self.metrics);
+        while deliveries.next().await {
             self.publish_or_warn().await;
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(self.period) => {}
-            }
         }
     }
 
     /// Publishes. A failure is logged and counted.
     pub async fn publish_or_warn(&self) {
         if let Err(error) = self.publish().await {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::warn!(%error, cause, "the heads of the audit trail are not delivered; it is tried again");
-            self.metrics.sweep_failed(Sweep::AuditHeads);
+            sweep_failed(&self.metrics, Sweep::AuditHeads, &error);
         }
     }
 

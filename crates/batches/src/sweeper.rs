@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use facescan_store::BatchKey;
-use facescan_telemetry::metrics::labels::Sweep;
+use facescan_telemetry::{metrics::labels::Sweep, sweeps::Sweeps};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -25,15 +25,9 @@ const PAYLOADS_PER_PAGE: u32 = 1000;
 impl Batches {
     /// Sweeps until `stop` is cancelled.
     pub async fn sweep_until(&self, stop: CancellationToken) {
-        loop {
-            if let Err(error) = self.sweep().await {
-                tracing::warn!(%error, "a sweep of the batches failed; it is repeated");
-                self.metrics().sweep_failed(Sweep::Batches);
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => {}
-            }
+        let mut sweeps = Sweeps::new(Sweep::Batches, PERIOD, stop, self.metrics());
+        while sweeps.next().await {
+            sweeps.record(self.sweep().await);
         }
     }
 

@@ -7,4 +7,5 @@ pub mod logging;
 pub mod metrics;
 pub mod opt_out;
 pub mod redaction;
+pub mod sweeps;
 pub mod traces;

@@ -4,7 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use facescan_config::AuditLevel;
 use facescan_store::{NewAuditEntry, StoreError};
-use facescan_telemetry::metrics::{Metrics, labels::Sweep};
+use facescan_telemetry::{
+    metrics::{Metrics, labels::Sweep},
+    sweeps::Sweeps,
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -29,20 +32,11 @@ impl Collections {
     /// Sweeps until `stop` is cancelled.
     pub async fn sweep_until(&self, metrics: &Metrics, stop: CancellationToken) {
         let mut trimmed = HashMap::new();
-        loop {
+        let mut sweeps = Sweeps::new(Sweep::Collections, PERIOD, stop, metrics);
+        while sweeps.next().await {
             // The index first, so that it does not miss changes that are deleted.
-            if let Err(error) = self.index.refresh().await {
-                tracing::warn!(%error, "the index is not up to date; it is tried again");
-                metrics.sweep_failed(Sweep::Collections);
-            }
-            if let Err(error) = self.sweep(&mut trimmed).await {
-                tracing::warn!(%error, "a sweep of the collections failed; it is repeated");
-                metrics.sweep_failed(Sweep::Collections);
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => {}
-            }
+            sweeps.record(self.index.refresh().await);
+            sweeps.record(self.sweep(&mut trimmed).await);
         }
     }
 

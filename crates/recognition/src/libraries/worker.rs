@@ -9,6 +9,7 @@ use facescan_store::{ClusteringEnd, ClusteringProgress, LeasedClustering};
 use facescan_telemetry::{
     causes::with_causes,
     metrics::{Metrics, labels::Sweep},
+    sweeps::Sweeps,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,27 +28,26 @@ const POLL: Duration = Duration::from_secs(1);
 impl Libraries {
     /// Runs clusterings until `stop` is cancelled. A clustering that is interrupted begins again after its lease.
     pub async fn work_until(&self, metrics: &Metrics, stop: CancellationToken) {
+        let mut looks = Sweeps::new(Sweep::Clusterings, POLL, stop.clone(), metrics);
+        while looks.next().await {
+            let worked = stop.run_until_cancelled(self.work()).await;
+            looks.record(worked.unwrap_or(Ok(())));
+        }
+    }
+
+    /// Runs the clusterings that wait.
+    async fn work(&self) -> Result<(), RecognitionError> {
         loop {
-            let worked = tokio::select! {
-                () = stop.cancelled() => return,
-                worked = self.work_once() => worked,
-            };
-            match worked {
-                Ok(true) => continue,
-                Ok(false) => {}
+            match self.work_once().await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
                 Err(RecognitionError::LeaseLost) => {
                     tracing::info!(
                         "stopped a clustering that was cancelled, or that another server does"
                     );
+                    return Ok(());
                 }
-                Err(error) => {
-                    tracing::warn!(error = %with_causes(&error), "no clustering could be done; it is tried again");
-                    metrics.sweep_failed(Sweep::Clusterings);
-                }
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(POLL) => {}
+                Err(error) => return Err(error),
             }
         }
     }
