@@ -14,7 +14,13 @@ use image::RgbImage;
 
 use super::{
     Pipeline,
-    core::{error::PipelineError, work},
+    core::{
+        error::PipelineError,
+        image_file::{ImageFile, ImageInfo},
+        pixels::PooledImage,
+        run::ImageRun,
+        work::{self, Size},
+    },
 };
 
 /// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
@@ -54,6 +60,26 @@ impl Pipeline {
         let (pipeline, bytes) = (self.clone(), bytes.clone());
         let decode = move || pipeline.decode_here(&bytes, min_side);
         Ok(self.long_pool.run(Stage::Begin, decode).await??)
+    }
+
+    /// Decodes all pixels of an image, adds its price to the work, and records the time.
+    ///
+    /// # Errors
+    /// The error of the decoder, or of an image that takes too much work.
+    pub(crate) async fn open(
+        &self,
+        file: &ImageFile,
+        run: &mut ImageRun,
+        price: impl FnOnce(Size) -> u64 + Send,
+    ) -> Result<(ImageInfo, Arc<PooledImage>), PipelineError> {
+        let began = self.clock.monotonic();
+        let decoded = self.decode(&file.bytes, None).await?;
+        run.work.add(price(decoded.size))?;
+        let info = ImageInfo::new(&decoded, file.content_hash());
+        let pixels = PooledImage::new(decoded.pixels, &self.memory);
+        run.timings.decode = self.since(began);
+        run.count_pixels(&info);
+        Ok((info, pixels))
     }
 
     /// Decodes an image on this thread.

@@ -19,8 +19,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
-        pixels::PooledImage,
+        image_file::ImageFile,
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
@@ -74,13 +73,7 @@ impl Plan for EnhancePlan {
         run.work.limit().check_file(&file.bytes, |size| {
             price(size).saturating_add(pipeline.identity_work(size, self))
         })?;
-        let began = pipeline.clock.monotonic();
-        let decoded = pipeline.decode(&file.bytes, None).await?;
-        run.work.add(price(decoded.size))?;
-        let info = ImageInfo::new(&decoded, file.content_hash());
-        let before = PooledImage::new(decoded.pixels, &pipeline.memory);
-        run.timings.decode = pipeline.since(began);
-        run.count_pixels(&info);
+        let (info, before) = pipeline.open(&file, run, price).await?;
         let began = pipeline.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &self.options);
         let after = match partial.device_steps {

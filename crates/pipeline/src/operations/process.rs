@@ -14,8 +14,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
-        pixels::PooledImage,
+        image_file::ImageFile,
         run::{ImageRun, RunOptions},
         work::{self, Size},
     },
@@ -93,13 +92,8 @@ impl Plan for ProcessPlan {
             let searches = self.searches(size, &pipeline.models.detector);
             self.work(size).saturating_add(searches)
         })?;
-        let began = pipeline.clock.monotonic();
-        let decoded = pipeline.decode(&file.bytes, None).await?;
-        run.work.add(work::DECODE * work::pixels(decoded.size))?;
-        let info = ImageInfo::new(&decoded, file.content_hash());
-        let image = PooledImage::new(decoded.pixels, &pipeline.memory);
-        run.timings.decode = pipeline.since(began);
-        run.count_pixels(&info);
+        let price = |size| work::DECODE * work::pixels(size);
+        let (info, image) = pipeline.open(&file, run, price).await?;
         let began = pipeline.clock.monotonic();
         let mut canvas = Canvas::new(pipeline, self, &image, info, run);
         for step in self.steps.iter() {
