@@ -7,8 +7,10 @@ import concurrent.futures
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
+import statistics
 import subprocess
 import threading
 import time
@@ -158,6 +160,46 @@ def clock(args: argparse.Namespace) -> None:
         installation.until_done(batch)
         print(f"     {jumps} jumps by up to a day")
         verify("clock jumps", installation, batch, items)
+
+
+def clients(args: argparse.Namespace) -> None:
+    """Slow clients and idle connections beside others."""
+    slow, idle = 1000, 10_000
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    with Installation("sqlite", server__header_timeout_ms=600_000) as installation:
+        server = installation.serve("--service-ms", "10")
+
+        def p99() -> float:
+            times, connection = [], http.client.HTTPConnection("127.0.0.1", installation.port)
+            for number in range(400):
+                began = time.monotonic()
+                connection.request("POST", f"{DETECT}&store=false", image(number), {"content-type": "image/png"})
+                assert connection.getresponse().read()
+                times.append(time.monotonic() - began)
+            return statistics.quantiles(times, n=100)[98] * 1e3
+
+        def connect() -> socket.socket:
+            return socket.create_connection(("127.0.0.1", installation.port))
+
+        head = b"POST /detect HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/png\r\ncontent-length: 100000\r\n\r\n"
+        ratios = []
+        for _ in range(args.rounds or 3):
+            alone = p99()
+            held = []
+            for number in range(slow):
+                held.append(connect())
+                # Half of them never finish the head, and the others never finish the body.
+                held[-1].sendall(head[:40] if number % 2 else head + b"x")
+            held += [connect() for _ in range(idle)]
+            beside = p99()
+            for each in held:
+                each.close()
+            wait("the end of the connections", lambda: open_files(server) < 500)
+            ratios.append(beside / alone)
+            print(f"     p99 of others: {alone:.1f} ms alone, {beside:.1f} ms beside {slow} slow clients and {idle} idle connections")
+        ratio = statistics.median(ratios)
+        check("slow clients and idle connections: p99 of others over alone", ratio <= 1.2, f"{ratio:.2f}")
 
 
 def open_files(process: subprocess.Popen) -> int:

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
 use crate::{
-    access::error::AccessError,
+    access::authenticator::require,
     http::{
         AppState,
         error::ApiError,
@@ -134,7 +134,7 @@ pub async fn list(
 /// Checks that the caller may search, if the operation of a batch is a search.
 fn check_may_search(context: &RequestContext, operation: &str) -> Result<(), ApiError> {
     if operation::searches(operation) {
-        context.principal.require(Scope::Search)?;
+        require(&context.principal, Scope::Search)?;
     }
     Ok(())
 }

@@ -139,7 +139,7 @@ impl ItemEnd {
             Self::Done {
                 scan: Some(ScanOutcome::New(scan)),
                 ..
-            } if scan.answers_cache => {
+            } if scan.record.answers_cache => {
                 let mut copy = scan.clone();
                 // The first one is saved, and this one only adds its source.
                 copy.id = batches.clock().new_id();

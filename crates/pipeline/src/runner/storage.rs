@@ -245,7 +245,7 @@ impl<'a, P: Plan> Storage<'a, P> {
             }
             // Another request stored the same scan first. Only its faces can be read and erased.
             SavedScan::Kept(kept) => {
-                let devices = read_back(kept.devices).flatten().unwrap_or_default();
+                let devices = read_back(kept.record.devices).flatten().unwrap_or_default();
                 let kept: Option<Vec<_>> = kept.faces.into_iter().map(Face::from_stored).collect();
                 match kept {
                     Some(kept) if kept.len() == scan.faces.len() => {

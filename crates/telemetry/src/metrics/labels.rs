@@ -12,7 +12,7 @@ macro_rules! label {
         impl $label {
             pub(super) const NAMES: &[&'static str] = &[$($name),+];
 
-            pub(super) fn name(self) -> &'static str {
+            pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)+
                 }

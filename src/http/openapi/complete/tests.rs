@@ -79,7 +79,7 @@ fn no_name_is_composed() {
 fn closed_objects_forbid_other_properties() {
     let document = document();
     let schemas = &document["components"]["schemas"];
-    let image = &schemas[EncodedImage::name().as_ref()];
+    let image = &schemas[ENCODED_IMAGE];
     assert_eq!(image["additionalProperties"], false);
     let steps = schemas[<Step as ToSchema>::name().as_ref()]["oneOf"]
         .as_array()
