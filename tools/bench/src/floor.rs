@@ -13,11 +13,9 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use facescan::{
-    cli::{bench::images::load_images, runtime::tokio_runtime},
-    config::Config,
-    pipeline::operations::scan::kind::ScanKind,
-};
+use facescan::cli::{bench::images::load_images, runtime::tokio_runtime};
+use facescan_config::Config;
+use facescan_pipeline::operation::ScanKind;
 use serde_json::Value;
 
 use crate::{millis, seconds};

@@ -6,9 +6,10 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Parser, Subcommand};
 use facescan::{
     cli::{exit_code, runtime::start_quiet_logs},
-    config::{Config, Sources},
-    exit, heap, telemetry,
+    exit, heap,
 };
+use facescan_config::{Config, Sources};
+use facescan_telemetry as telemetry;
 
 mod drill_server;
 mod floor;

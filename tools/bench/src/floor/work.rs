@@ -16,8 +16,11 @@ use facescan::{
         bench::images::Image,
         runtime::{backend, store_nothing},
     },
-    config::Config,
-    pipeline::operations::scan::{kind::ScanKind, plan::ScanPlan, request::ScanRequest},
+};
+use facescan_config::Config;
+use facescan_pipeline::{
+    operation::ScanKind,
+    operations::scan::{plan::ScanPlan, request::ScanRequest},
 };
 use image::RgbImage;
 
