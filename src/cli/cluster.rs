@@ -23,7 +23,7 @@ use facescan_recognition::{
         clustering::{check, settings},
         neighbors::all_neighbors,
     },
-    verify::{FaceChoice, VerifyPlan, VerifyRequest},
+    verify::{FaceChoice, VerifyPlan},
 };
 use futures::StreamExt;
 use serde::Serialize;
@@ -142,12 +142,10 @@ struct FaceLine<'a> {
 impl FoundFaces {
     /// Embeds the faces of every image, in the order of the names.
     async fn of(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
-        let request = VerifyRequest {
-            min_score: args.min_score,
-            // The quality that a search asks for suffices to found a person.
-            preset: Some(Preset::Search),
-            ..args.folder.request()
-        };
+        let mut request = args.folder.request();
+        request.detection.min_score = args.min_score;
+        // The quality that a search asks for suffices to found a person.
+        request.preset = Some(Preset::Search);
         let plan: &VerifyPlan =
             &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
         let context = &app.run_context();

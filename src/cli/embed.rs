@@ -99,7 +99,7 @@ pub fn run(
 
 impl EmbedArgs {
     fn plan(&self, app: &App) -> anyhow::Result<Plan> {
-        let asked = self.scan.request();
+        let mut asked = self.scan.request();
         Ok(match self.kind {
             Kind::Face => {
                 let thresholds = &app.pipeline.models.detector.spec.thresholds;
@@ -108,7 +108,7 @@ impl EmbedArgs {
             }
             Kind::Image => {
                 app.pipeline.models.encoder()?;
-                Plan::Images(ImageEmbeddingPlan::resolve(asked, &app.config)?)
+                Plan::Images(ImageEmbeddingPlan::resolve(&mut asked, &app.config)?)
             }
         })
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use facescan_config::DetSize;
+use facescan_config::{DetSize, DetectionRequest};
 use facescan_recognition::verify::VerifyRequest;
 
 use super::scan::in_work;
@@ -35,7 +35,10 @@ impl FolderArgs {
     /// Returns the options of the scans, with the other ones as they are by default.
     pub fn request(&self) -> VerifyRequest {
         VerifyRequest {
-            det_size: self.det_size,
+            detection: DetectionRequest {
+                det_size: self.det_size,
+                ..DetectionRequest::default()
+            },
             aligned: Some(self.aligned),
             ..VerifyRequest::default()
         }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use facescan_config::{Config, DetSize, Provenance};
+use facescan_config::{Config, DetectionRequest, Provenance};
 use facescan_pipeline::{
     context::RequestContext,
     operations::process::{
@@ -45,15 +45,8 @@ struct Files {
     /// The format of the results: jpeg, png, webp, avif or npy [default: png]
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<ProcessedFormat>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[arg(long, value_name = "SCORE")]
-    min_score: Option<f32>,
-    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
-    #[arg(long, value_name = "PIXELS")]
-    det_size: Option<DetSize>,
-    /// A second side of this kind, for faces that fill the frame.
-    #[arg(long, value_name = "PIXELS")]
-    second_det_size: Option<u32>,
+    #[command(flatten)]
+    detection: DetectionRequest,
     /// The number of images that are processed at a time; 0 means the number of CPU workers plus one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     jobs: usize,
@@ -151,12 +144,10 @@ fn process(
     start_quiet_logs(&config, provenance)?;
     store_nothing(&mut config);
     files::check(&files.paths)?;
-    let request = ProcessRequest {
+    let mut request = ProcessRequest {
         operations,
         format: files.format,
-        min_score: files.min_score,
-        det_size: files.det_size,
-        second_det_size: files.second_det_size,
+        detection: files.detection.clone(),
         ..ProcessRequest::default()
     };
     tokio_runtime()?.block_on(async {

@@ -9,10 +9,14 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use facescan_config::{Config, DecodeMode, DetSize, EmbeddingFormat, Provenance};
+use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat, Provenance};
 use facescan_pipeline::{
     context::RequestContext,
-    core::{run::RunOutput, scan::Scan},
+    core::{
+        options::{RunRequest, StorageRequest},
+        run::RunOutput,
+        scan::Scan,
+    },
     ingest::intake::LoadedImage,
     operation::ScanKind,
     operations::scan::{plan::ScanPlan, request::ScanRequest},
@@ -44,24 +48,11 @@ pub struct ScanArgs {
     /// Also measure the quality of the faces.
     #[arg(long)]
     quality: bool,
-    /// The lowest detection score of a face, 0 to 1.
-    #[arg(long, value_name = "SCORE")]
-    min_score: Option<f32>,
-    /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
-    #[arg(long, value_name = "PIXELS")]
-    det_size: Option<DetSize>,
-    /// A second side of this kind, for faces that fill the frame.
-    #[arg(long, value_name = "PIXELS")]
-    second_det_size: Option<u32>,
+    #[command(flatten)]
+    detection: DetectionRequest,
     /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded.
     #[arg(long, value_name = "MODE")]
     decode: Option<DecodeMode>,
-    /// The maximum number of faces, the largest first; 0 means all.
-    #[arg(long, value_name = "COUNT")]
-    max_faces: Option<usize>,
-    /// Drop faces whose box has a shorter side below this.
-    #[arg(long, value_name = "PIXELS")]
-    min_face_size: Option<f32>,
     /// The images are aligned 112×112 crops (embed only).
     #[arg(long)]
     aligned: bool,
@@ -124,17 +115,16 @@ impl ScanArgs {
     /// Creates the scan request. Options that the command line leaves out have their defaults.
     pub(super) fn request(&self) -> ScanRequest {
         ScanRequest {
-            min_score: self.min_score,
-            det_size: self.det_size,
-            second_det_size: self.second_det_size,
+            detection: self.detection.clone(),
             decode: self.decode,
-            max_faces: self.max_faces,
-            min_face_size: self.min_face_size,
             quality: self.quality.then_some(true),
             aligned: self.aligned.then_some(true),
             embedding_format: self.embedding_format,
-            store: Some(self.store),
-            timings: self.timings.then_some(true),
+            storage: StorageRequest::new(self.store),
+            run: RunRequest {
+                timings: self.timings.then_some(true),
+                ..RunRequest::default()
+            },
             ..ScanRequest::default()
         }
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Args;
-use facescan_config::{Config, DetSize, Provenance};
+use facescan_config::{Config, DetSize, DetectionRequest, Provenance};
 use facescan_pipeline::{context::RequestContext, core::scan::Scan};
 use facescan_recognition::{
     error::RecognitionError,
@@ -84,8 +84,11 @@ impl VerifyArgs {
             far: self.far,
             threshold: self.threshold,
             face: Some(self.face),
-            min_score: self.min_score,
-            det_size: self.det_size,
+            detection: DetectionRequest {
+                min_score: self.min_score,
+                det_size: self.det_size,
+                ..DetectionRequest::default()
+            },
             aligned: Some(self.aligned),
             ..VerifyRequest::default()
         }

@@ -1,19 +1,15 @@
 //! The operation of a batch: its options, its plan, and the models that decide its results.
 
-mod defaults;
 mod models_key;
 mod search;
 
 use facescan_config::{Config, DecodeMode};
+use facescan_fields::read_options;
 use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
 use facescan_pipeline::{
     Pipeline,
     admission::Priority,
-    core::{
-        error::PipelineError,
-        json::to_value,
-        options::{RequestOptions, from_tree},
-    },
+    core::{error::PipelineError, json::to_value},
     operation::{BatchOperation, ScanKind},
     operations::{
         embed_image::ImageEmbeddingPlan,
@@ -26,6 +22,7 @@ use facescan_pipeline::{
     },
     plan::Plan,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use models_key::ModelsKey;
@@ -71,8 +68,23 @@ pub struct ResolvedOptions {
     pub plan: BatchPlan,
     /// The options as an object. Another configuration resolves them to the same plan.
     pub options: Value,
-    /// The priority that the options name.
+    /// The priority that the request names. The options do not have it, because the batch does.
     pub priority: Option<Priority>,
+}
+
+impl ResolvedOptions {
+    /// Creates the options of a batch from those of its request, which have their defaults.
+    fn new(
+        plan: BatchPlan,
+        request: &impl Serialize,
+        priority: Option<Priority>,
+    ) -> Result<Self, PipelineError> {
+        Ok(Self {
+            plan,
+            options: to_value(request)?,
+            priority,
+        })
+    }
 }
 
 impl Asked<'_> {
@@ -90,33 +102,26 @@ impl Asked<'_> {
     }
 
     fn scan(self, kind: ScanKind) -> Result<ResolvedOptions, PipelineError> {
-        let request = self.scan_request()?;
-        let (plan, options) = match request.kind.unwrap_or_default() {
+        let mut request = self.scan_request()?;
+        let plan = match request.kind.unwrap_or_default() {
             EmbedKind::Image if kind.has_whole_images() => {
-                let plan = ImageEmbeddingPlan::resolve(request.clone(), self.config)?;
-                let options = defaults::embed_image(request.clone(), &plan);
-                (BatchPlan::ImageEmbedding(Box::new(plan)), options)
+                let plan = ImageEmbeddingPlan::resolve(&mut request, self.config)?;
+                BatchPlan::ImageEmbedding(Box::new(plan))
             }
             // Other scans refuse whole images.
             EmbedKind::Image | EmbedKind::Face => {
-                let plan = request
-                    .clone()
-                    .resolve(kind, self.config, self.thresholds())?;
-                let options = defaults::scan(request.clone(), &plan);
-                (BatchPlan::Scan(Box::new(plan)), options)
+                let plan = request.resolve(kind, self.config, self.thresholds())?;
+                BatchPlan::Scan(Box::new(plan))
             }
         };
-        Ok(ResolvedOptions {
-            priority: request.priority(),
-            options: to_value(&options)?,
-            plan,
-        })
+        let priority = request.run.priority.take();
+        ResolvedOptions::new(plan, &request, priority)
     }
 
     /// Reads the options of a scan. Its results are always stored.
     fn scan_request(&self) -> Result<ScanRequest, PipelineError> {
-        let mut request: ScanRequest = from_tree(&self.options)?;
-        for (option, value) in [("crops", request.crops), ("timings", request.timings)] {
+        let mut request: ScanRequest = read_options(&self.options)?;
+        for (option, value) in [("crops", request.crops), ("timings", request.run.timings)] {
             if value == Some(true) {
                 return Err(PipelineError::invalid_option(
                     option,
@@ -124,35 +129,28 @@ impl Asked<'_> {
                 ));
             }
         }
-        if request.store == Some(false) {
+        if request.storage.store == Some(false) {
             return Err(PipelineError::invalid_option(
                 "store",
                 "the results of a batch are always stored; leave it out",
             ));
         }
-        request.store = Some(true);
+        request.storage.store = Some(true);
         Ok(request)
     }
 
     fn enhance(self) -> Result<ResolvedOptions, PipelineError> {
-        let (config, thresholds) = (self.config, self.thresholds());
-        let request: EnhanceRequest = from_tree(&self.options)?;
-        let plan = request.clone().resolve(config, thresholds)?;
-        Ok(ResolvedOptions {
-            priority: request.priority(),
-            options: to_value(&defaults::enhance(request, &plan, config, thresholds)?)?,
-            plan: BatchPlan::Enhance(Box::new(plan)),
-        })
+        let mut request: EnhanceRequest = read_options(&self.options)?;
+        let plan = request.resolve(self.config, self.thresholds())?;
+        let priority = request.run.priority.take();
+        ResolvedOptions::new(BatchPlan::Enhance(Box::new(plan)), &request, priority)
     }
 
     fn process(self) -> Result<ResolvedOptions, PipelineError> {
-        let request: ProcessRequest = from_tree(&self.options)?;
-        let plan = request.clone().resolve(self.config, self.thresholds(), 0)?;
-        Ok(ResolvedOptions {
-            priority: request.priority(),
-            options: to_value(&defaults::process(request, &plan))?,
-            plan: BatchPlan::Process(Box::new(plan)),
-        })
+        let mut request: ProcessRequest = read_options(&self.options)?;
+        let plan = request.resolve(self.config, self.thresholds(), 0)?;
+        let priority = request.run.priority.take();
+        ResolvedOptions::new(BatchPlan::Process(Box::new(plan)), &request, priority)
     }
 
     fn search(self) -> Result<ResolvedOptions, PipelineError> {

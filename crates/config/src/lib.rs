@@ -13,6 +13,7 @@
 mod access;
 mod batches;
 mod compute;
+mod detection;
 mod devices;
 mod error;
 mod load;
@@ -47,6 +48,7 @@ pub use self::{
     access::*,
     batches::*,
     compute::*,
+    detection::*,
     devices::*,
     error::*,
     log::*,

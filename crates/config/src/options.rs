@@ -1,8 +1,8 @@
-//! The defaults of request options.
+//! The defaults of request options, besides those of `detection`.
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::str::FromStr;
+use std::ops::RangeInclusive;
 
 use facescan_imaging::{
     npy,
@@ -14,136 +14,8 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::must;
-
-/// The minimum of `det_size`.
-pub const MIN_DET_SIZE: u32 = 64;
-
-/// The maximum of `det_size`.
-pub const MAX_DET_SIZE: u32 = 4096;
-
-/// The number that divides every `det_size`: the coarsest stride of the detector families.
-pub const DET_SIZE_STEP: u32 = 32;
-
-/// The side of the detector's input for [`DetSize::Fit`].
-const FIT_SIDE: u32 = 640;
-
-/// The longer side of the detector's input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a multiple of 32 from 64 to 4096, or fit"
-)]
-pub enum DetSize {
-    /// Images that are larger than 640 pixels are shrunk to this side. No image is enlarged.
-    Fit(Fit),
-    /// Every image is shrunk or enlarged to this side in pixels.
-    Side(u32),
-}
-
-/// The word `fit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Fit {
-    /// Images are not enlarged.
-    Fit,
-}
-
-impl DetSize {
-    /// Returns the side in pixels. An image that is not enlarged can be smaller.
-    pub fn side(self) -> u32 {
-        match self {
-            Self::Fit(Fit::Fit) => FIT_SIDE,
-            Self::Side(side) => side,
-        }
-    }
-
-    /// Returns whether small images are enlarged to the side.
-    pub fn enlarges(self) -> bool {
-        matches!(self, Self::Side(_))
-    }
-}
-
-impl FromStr for DetSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "fit" => Ok(Self::Fit(Fit::Fit)),
-            side => side
-                .parse()
-                .map(Self::Side)
-                .map_err(|_| "expected a number of pixels, or fit".to_owned()),
-        }
-    }
-}
-
-/// Section `detection`.
-#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
-pub struct Detection {
-    #[garde(custom(must(|size: &DetSize| is_det_side(size.side()))))]
-    pub det_size: DetSize,
-    #[garde(
-        range(min = MIN_DET_SIZE, max = self.det_size.side().saturating_sub(1).min(MAX_DET_SIZE)),
-        inner(custom(must(is_det_size_step)))
-    )]
-    pub second_det_size: Option<u32>,
-    #[garde(skip)]
-    pub padding: Padding,
-    #[garde(skip)]
-    pub decode: DecodeMode,
-    #[garde(range(min = 0.0, max = 1.0))]
-    pub min_score: Option<f32>,
-    #[garde(range(min = 0.0, max = 1.0))]
-    pub nms_iou: Option<f32>,
-    #[garde(range(max = 100_000))]
-    pub max_faces: usize,
-    #[garde(range(max = 65_535))]
-    pub min_face_size: u32,
-    #[garde(skip)]
-    pub landmarks: bool,
-}
-
-/// How much of a large JPEG is decoded to find and embed faces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DecodeMode {
-    /// All pixels.
-    Full,
-    /// No more pixels than the models need, if libjpeg-turbo is installed.
-    Fast,
-}
-
-impl FromStr for DecodeMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "full" => Ok(Self::Full),
-            "fast" => Ok(Self::Fast),
-            _ => Err("expected full or fast".to_owned()),
-        }
-    }
-}
-
-/// How an image that is not square fills the detector's input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Padding {
-    /// The input has the image's shape, up to the next multiple of the model's stride.
-    Minimal,
-    /// The input is a square.
-    Square,
-}
-
-/// Returns whether a detector's input can have this side.
-pub fn is_det_side(side: u32) -> bool {
-    is_det_size_step(&side) && (MIN_DET_SIZE..=MAX_DET_SIZE).contains(&side)
-}
-
-fn is_det_size_step(side: &u32) -> bool {
-    side.is_multiple_of(DET_SIZE_STEP)
-}
+/// The standard deviations that a normalization divides by.
+pub const DEVIATIONS: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Section `embedding`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -217,7 +89,7 @@ pub struct Preprocess {
     pub image_size: [u32; 2],
     #[garde(inner(range(min = 0.0, max = 1.0)))]
     pub mean: [f32; 3],
-    #[garde(inner(range(min = f32::MIN_POSITIVE, max = f32::MAX)))]
+    #[garde(inner(range(min = *DEVIATIONS.start() as f32, max = *DEVIATIONS.end() as f32)))]
     pub std: [f32; 3],
     #[garde(range(min = 1, max = 65_536))]
     pub batch_size: usize,

@@ -17,15 +17,11 @@ const HINTS: [(&str, &str); 5] = [
 const MODELS: &str =
     "is unknown; the settings of the server choose the models, and GET /models lists them";
 
-/// Returns what is wrong with an object. `is_known` is asked for names that the schema does not have.
-pub(super) fn check(
-    shape: &Shape,
-    tree: &Value,
-    is_known: impl Fn(&str) -> bool,
-) -> Vec<FieldError> {
+/// Returns what is wrong with an object. The fields of `hidden` are known, although the schema does not have them.
+pub(super) fn check(shape: &Shape, tree: &Value, hidden: &[&str]) -> Vec<FieldError> {
     let mut check = Check {
         shape,
-        is_known: &is_known,
+        hidden,
         errors: Vec::new(),
     };
     check.value(shape.root(), tree, "");
@@ -34,7 +30,7 @@ pub(super) fn check(
 
 struct Check<'a> {
     shape: &'a Shape,
-    is_known: &'a dyn Fn(&str) -> bool,
+    hidden: &'a [&'a str],
     errors: Vec<FieldError>,
 }
 
@@ -90,7 +86,8 @@ impl<'a> Check<'a> {
                 // An optional field may be null, whatever the schema says.
                 Some(_) if value.is_null() && !required.contains(&name.as_str()) => {}
                 Some(property) => self.value(property, value, &inner),
-                None if !is_closed || (path.is_empty() && (self.is_known)(name)) => {}
+                None if !is_closed || (path.is_empty() && self.hidden.contains(&name.as_str())) => {
+                }
                 None => {
                     let known = properties.keys().map(String::as_str);
                     let error = FieldError::unknown(&inner, name, known);
@@ -159,7 +156,7 @@ impl<'a> Check<'a> {
         let is_allowed = choices.iter().any(|choice| {
             let mut alone = Check {
                 shape: self.shape,
-                is_known: self.is_known,
+                hidden: self.hidden,
                 errors: Vec::new(),
             };
             alone.value(choice, value, path);

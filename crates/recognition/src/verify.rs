@@ -2,14 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
-use facescan_config::{Config, DetSize};
+use facescan_config::{Config, DetectionRequest};
+use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
 use facescan_pipeline::{
     admission::Priority,
     core::{
         error::{InvalidOption, PipelineError},
-        options::RequestOptions,
+        options::{RequestOptions, RunRequest, StorageRequest},
         scan::{Face, Scan, cosine},
     },
     operation::ScanKind,
@@ -17,7 +18,7 @@ use facescan_pipeline::{
 };
 use facescan_store::StoredFace;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::{
     calibration::{Calibration, Calibrations, FarEstimate},
@@ -101,50 +102,33 @@ impl FromStr for FaceChoice {
     }
 }
 
-/// Options of a verification. The settings have the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = VerifyOptions)]
-#[into_params(parameter_in = Query)]
-pub struct VerifyRequest {
-    /// The false accept rate that the threshold is chosen for. The embedder needs a calibration. `/calibration` has the rates
-    /// that it covers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(exclusive_minimum = 0, maximum = 1)]
-    pub far: Option<f64>,
-    /// The cosine from which the faces match, -1 to 1. Not together with `far`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = -1, maximum = 1)]
-    pub threshold: Option<f32>,
-    /// Which face of an image is compared: `largest` (default), or `central` for the one nearest to the center.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub face: Option<FaceChoice>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub min_score: Option<f32>,
-    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
-    pub det_size: Option<DetSize>,
-    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aligned: Option<bool>,
-    /// The preset whose thresholds decide `acceptable`; by default `verify`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<Preset>,
-    /// The queue of the images: interactive by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    /// Whether to fail if an operation would not run on the device that the settings name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strict_device: Option<bool>,
+request_options! {
+    /// Options of a verification. The settings have the defaults.
+    #[schema(as = VerifyOptions)]
+    pub struct VerifyRequest {
+        /// The false accept rate that the threshold is chosen for. The embedder needs a calibration. `/calibration` has the rates
+        /// that it covers.
+        #[schema(exclusive_minimum = 0, maximum = 1)]
+        pub far: Option<f64>,
+        /// The cosine from which the faces match, -1 to 1. Not together with `far`.
+        #[schema(minimum = -1, maximum = 1)]
+        pub threshold: Option<f32>,
+        /// Which face of an image is compared: `largest` (default), or `central` for the one nearest to the center.
+        pub face: Option<FaceChoice>,
+        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+        pub aligned: Option<bool>,
+        /// The preset whose thresholds decide `acceptable`; by default `verify`.
+        pub preset: Option<Preset>,
+    }
+    with {
+        detection: DetectionRequest only [min_score, det_size],
+        run: RunRequest only [priority, strict_device],
+    }
 }
 
 impl RequestOptions for VerifyRequest {
     fn priority(&self) -> Option<Priority> {
-        self.priority
+        self.run.priority
     }
 }
 
@@ -201,18 +185,19 @@ impl VerifyRequest {
         thresholds: &Thresholds,
     ) -> Result<VerifyPlan, PipelineError> {
         let criterion = self.criterion(config.recognition.verify_far)?;
-        let scan = ScanRequest {
-            min_score: self.min_score,
-            det_size: self.det_size,
+        let mut scan = ScanRequest {
+            detection: DetectionRequest {
+                max_faces: Some(MAX_CANDIDATES),
+                // The choice does not depend on the settings for scans.
+                min_face_size: Some(0.0),
+                ..self.detection
+            },
             aligned: self.aligned,
-            max_faces: Some(MAX_CANDIDATES),
-            // The choice does not depend on the settings for scans.
-            min_face_size: Some(0.0),
             quality: Some(true),
             preset: Some(self.preset.unwrap_or(Preset::Verify)),
             landmarks: Some(true),
-            store: Some(false),
-            strict_device: self.strict_device,
+            storage: StorageRequest::new(false),
+            run: self.run,
             ..ScanRequest::default()
         };
         Ok(VerifyPlan {

@@ -3,7 +3,7 @@
 use facescan_fields::{self as fields, FieldError, FieldErrors, Reading, Shape, flag, wording};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value, error::Category};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::body::{MAX_OPTIONS, Options, number};
 use crate::http::error::ApiError;
@@ -67,16 +67,7 @@ impl SentOptions {
             }
         }
         match self.tree {
-            Some(Value::Object(options)) => {
-                // The body overrides the query, but does not hide what is wrong in it.
-                for (name, value) in &tree {
-                    let is_wrong = shape.reading(name) == Reading::Flag && value.is_string();
-                    if is_wrong && options.contains_key(name) {
-                        errors.push(FieldError::not_allowed(name, "true or false"));
-                    }
-                }
-                tree.extend(options);
-            }
+            Some(Value::Object(options)) => tree.extend(options),
             None | Some(Value::Null) => {}
             Some(_) => errors.push(FieldError::not_allowed("options", "an object")),
         }
@@ -91,15 +82,10 @@ impl SentOptions {
     ///
     /// # Errors
     /// The errors of all options that are unknown, malformed or out of range.
-    pub(super) fn read<O>(self) -> Result<O, FieldErrors>
-    where
-        O: DeserializeOwned + ToSchema + 'static,
-    {
+    pub(super) fn read<O: fields::Options>(self) -> Result<O, FieldErrors> {
         let tree = self.into_tree(&Shape::from_schema::<O>());
-        fields::read(
-            &Value::Object(tree.map_err(FieldErrors::from_options)?),
-            "option",
-        )
+        let tree = tree.map_err(FieldErrors::from_options)?;
+        fields::read_options(&Value::Object(tree))
     }
 }
 
@@ -197,11 +183,11 @@ mod tests {
         let options =
             read("det_size=320&min_score=0.5&quality=true&embedding_format=base64-f16&source=42")
                 .unwrap();
-        assert_eq!(options.det_size, Some(DetSize::Side(320)));
-        assert_eq!(options.min_score, Some(0.5));
+        assert_eq!(options.detection.det_size, Some(DetSize::Side(320)));
+        assert_eq!(options.detection.min_score, Some(0.5));
         assert_eq!(options.quality, Some(true));
-        assert_eq!(options.source.as_deref(), Some("42"));
-        let size = |query| read(query).unwrap().det_size.unwrap();
+        assert_eq!(options.storage.source.as_deref(), Some("42"));
+        let size = |query| read(query).unwrap().detection.det_size.unwrap();
         assert_eq!(size("det_size=320.0"), DetSize::Side(320));
         assert!(!size("det_size=fit").enlarges());
         assert!(read("det_size=fat").is_err());
@@ -234,10 +220,6 @@ mod tests {
             let options = read(&format!("quality={word}")).unwrap();
             assert_eq!(options.quality, Some(value), "{word}");
         }
-        let query = SentOptions::from_query("quality=maybe").unwrap();
-        let body = SentOptions::from_tree(Some(json!({"quality": true})));
-        let error = query.overridden_by(body).read::<ScanRequest>().unwrap_err();
-        assert_eq!(error.to_string(), "option `quality`: must be true or false");
         for query in ["quality=2", "quality=", "quality=maybe"] {
             let error = read(query).unwrap_err().to_string();
             assert_eq!(error, "option `quality`: must be true or false", "{query}");
@@ -254,7 +236,7 @@ mod tests {
         assert_eq!(error.errors[0].did_you_mean.as_deref(), Some("det_size"));
         let text = error.to_string();
         assert!(
-            text.starts_with("option `det_sise`: is unknown; did you mean `det_size`?; option `x`: is unknown; known are kind, min_score"),
+            text.starts_with("option `det_sise`: is unknown; did you mean `det_size`?; option `x`: is unknown; known are kind, decode"),
             "{text}"
         );
     }
@@ -265,7 +247,7 @@ mod tests {
         let body = SentOptions::from_tree(Some(json!({"det_size": 640})));
         let merged: ScanRequest = query.overridden_by(body).read().unwrap();
         assert_eq!(
-            (merged.det_size, merged.crops),
+            (merged.detection.det_size, merged.crops),
             (Some(DetSize::Side(640)), Some(true))
         );
         let list = SentOptions::from_tree(Some(json!([1])));

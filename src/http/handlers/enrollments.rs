@@ -1,12 +1,13 @@
 //! `/collections/{id}/subjects/{subject}/enrollments` and `/collections/{id}/enrollments/{enrollment}`.
 
 use axum::extract::RawQuery;
-use facescan_config::{DetSize, scope::Scope};
+use facescan_config::{DetectionRequest, scope::Scope};
+use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::{Preset, Reason};
 use facescan_pipeline::{
     admission::Priority,
     core::{
-        options::RequestOptions,
+        options::{RequestOptions, RunRequest},
         scan::{Face, Scan},
     },
     results::ErrorEntry,
@@ -20,10 +21,10 @@ use facescan_recognition::{
     verify::{FaceChoice, FaceVector, VerifyRequest},
 };
 use facescan_store::{Collection, Enrollment, ErasureTarget};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
@@ -55,44 +56,30 @@ pub fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(erase))
 }
 
-/// Options of an enrollment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = EnrollOptions)]
-#[into_params(parameter_in = Query)]
-pub struct EnrollRequest {
-    /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub face: Option<FaceChoice>,
-    /// Whether a face is enrolled that is similar to a face of another subject. By default it is rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_conflicts: Option<bool>,
-    /// Whether a face of low quality is enrolled. By default the preset decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_low_quality: Option<bool>,
-    /// The preset whose thresholds decide the quality; by default `enroll`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<Preset>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub min_score: Option<f32>,
-    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
-    pub det_size: Option<DetSize>,
-    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aligned: Option<bool>,
-    /// The queue of the images. By default their number decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
+request_options! {
+    /// Options of an enrollment.
+    #[schema(as = EnrollOptions)]
+    pub struct EnrollRequest {
+        /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
+        pub face: Option<FaceChoice>,
+        /// Whether a face is enrolled that is similar to a face of another subject. By default it is rejected.
+        pub allow_conflicts: Option<bool>,
+        /// Whether a face of low quality is enrolled. By default the preset decides.
+        pub allow_low_quality: Option<bool>,
+        /// The preset whose thresholds decide the quality; by default `enroll`.
+        pub preset: Option<Preset>,
+        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+        pub aligned: Option<bool>,
+    }
+    with {
+        detection: DetectionRequest only [min_score, det_size],
+        run: RunRequest only [priority],
+    }
 }
 
 impl RequestOptions for EnrollRequest {
     fn priority(&self) -> Option<Priority> {
-        self.priority
+        self.run.priority
     }
 }
 
@@ -311,11 +298,10 @@ impl EnrollRequest {
     fn scan_options(&self) -> VerifyRequest {
         VerifyRequest {
             face: self.face,
-            min_score: self.min_score,
-            det_size: self.det_size,
+            detection: self.detection.clone(),
             aligned: self.aligned,
             preset: Some(self.preset.unwrap_or(Preset::Enroll)),
-            priority: self.priority,
+            run: self.run.clone(),
             ..VerifyRequest::default()
         }
     }

@@ -1,11 +1,15 @@
 //! `/collections/{id}/enrollments`: the faces of a library.
 
 use axum::extract::RawQuery;
-use facescan_config::DetSize;
+use facescan_config::DetectionRequest;
+use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_pipeline::{
     admission::Priority,
-    core::{options::RequestOptions, scan::Face},
+    core::{
+        options::{RequestOptions, RunRequest},
+        scan::Face,
+    },
     results::ErrorEntry,
 };
 use facescan_recognition::{
@@ -47,35 +51,24 @@ pub fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(enroll, list))
 }
 
-/// Options of an enrollment in a library.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = LibraryOptions)]
-#[into_params(parameter_in = Query)]
-pub struct LibraryRequest {
-    /// The preset whose thresholds decide which faces can found a person; by default `search`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<Preset>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub min_score: Option<f32>,
-    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
-    pub det_size: Option<DetSize>,
-    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aligned: Option<bool>,
-    /// The queue of the images. By default their number decides.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
+request_options! {
+    /// Options of an enrollment in a library.
+    #[schema(as = LibraryOptions)]
+    pub struct LibraryRequest {
+        /// The preset whose thresholds decide which faces can found a person; by default `search`.
+        pub preset: Option<Preset>,
+        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+        pub aligned: Option<bool>,
+    }
+    with {
+        detection: DetectionRequest only [min_score, det_size],
+        run: RunRequest only [priority],
+    }
 }
 
 impl RequestOptions for LibraryRequest {
     fn priority(&self) -> Option<Priority> {
-        self.priority
+        self.run.priority
     }
 }
 
@@ -249,11 +242,10 @@ impl LibraryRequest {
     /// Returns how images are scanned.
     fn scan_options(&self) -> VerifyRequest {
         VerifyRequest {
-            min_score: self.min_score,
-            det_size: self.det_size,
+            detection: self.detection.clone(),
             aligned: self.aligned,
             preset: Some(self.preset.unwrap_or(Preset::Search)),
-            priority: self.priority,
+            run: self.run.clone(),
             ..VerifyRequest::default()
         }
     }

@@ -84,7 +84,7 @@ async fn scan<T: From<ScanResult> + Serialize + Send + 'static>(
     let ImageRequest {
         context,
         images,
-        options,
+        mut options,
         // Holds the reservations until the response is written.
         reservations: _reservations,
         ..
@@ -121,7 +121,7 @@ async fn embed_images(
     let ImageRequest {
         context,
         images,
-        options,
+        mut options,
         // Holds the reservations until the response is written.
         reservations: _reservations,
         ..
@@ -131,7 +131,7 @@ async fn embed_images(
     let run = PlanRun {
         state,
         context: &context,
-        plan: ImageEmbeddingPlan::resolve(options, &state.config)?,
+        plan: ImageEmbeddingPlan::resolve(&mut options, &state.config)?,
     };
     let convert = |scan| EmbedResult::Image(ImageEmbeddingResult::new(scan, &run.plan));
     let response = run.response(images, convert).await?;

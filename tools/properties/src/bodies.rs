@@ -13,7 +13,6 @@ use facescan_pipeline::{
     ingest::source::{Content, ImageInput},
     operations::{process::request::ProcessRequest, scan::request::ScanRequest},
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -121,10 +120,7 @@ fn check_images(content_type: &str, body: &[u8]) -> Outcome {
     check_as::<ScanRequest>(content_type, body)
 }
 
-fn check_as<O: DeserializeOwned + RequestOptions + Send + Debug>(
-    content_type: &str,
-    body: &[u8],
-) -> Outcome {
+fn check_as<O: RequestOptions + Send + Debug>(content_type: &str, body: &[u8]) -> Outcome {
     with_server(async |state| {
         let at_once = read::<O>(state, content_type, whole(body), body.len()).await;
         let piecewise = read::<O>(state, content_type, in_pieces(body), body.len()).await;
@@ -142,7 +138,7 @@ fn images(content_type: &str, body: &[u8]) -> Outcome {
     })
 }
 
-async fn read<O: DeserializeOwned + RequestOptions + Send + Debug>(
+async fn read<O: RequestOptions + Send + Debug>(
     state: &AppState,
     content_type: &str,
     body: Body,

@@ -1,8 +1,9 @@
 //! Searches in a collection as the operation of a batch.
 
-use facescan_config::Config;
+use facescan_config::{Config, DetectionRequest};
+use facescan_fields::read_options;
 use facescan_inference::registry::Thresholds;
-use facescan_pipeline::core::{error::PipelineError, json::to_value, options::from_tree};
+use facescan_pipeline::core::{error::PipelineError, json::to_value};
 use facescan_recognition::{
     collections::search::{SearchPlan, SearchRequest},
     verify::VerifyPlan,
@@ -38,13 +39,16 @@ impl BatchSearchPlan {
             .ok_or_else(|| {
                 PipelineError::invalid_option(COLLECTION, "must be the id of a collection")
             })?;
-        let request: SearchRequest = from_tree(&options)?;
+        let request: SearchRequest = read_options(&options)?;
         let (search, image) = request.clone().resolve()?;
         let image = image.resolve(config, thresholds)?;
         let detect = &image.scan.detect;
         let request = SearchRequest {
-            min_score: Some(detect.min_score),
-            det_size: Some(detect.det_size),
+            detection: DetectionRequest {
+                min_score: Some(detect.min_score),
+                det_size: Some(detect.det_size),
+                ..DetectionRequest::default()
+            },
             ..request.with_defaults()
         };
         let mut options = to_value(&request)?;

@@ -1,16 +1,19 @@
 //! The options that several operations share: as sent, and with the defaults filled in.
 
-use facescan_fields::{self as fields, FieldErrors};
-use serde::de::DeserializeOwned;
-use utoipa::ToSchema;
+use facescan_config::Store;
+use facescan_fields::Options;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::{admission::Priority, core::error::PipelineError, ingest::intake::LoadedImage};
+use crate::{
+    admission::Priority,
+    core::{error::PipelineError, run::RunOptions},
+    ingest::intake::LoadedImage,
+};
 
-mod detect;
 pub mod schema;
 
-pub(crate) use detect::DetectRequest;
-pub use detect::{DetectOptions, InputSize};
+pub(crate) use facescan_config::{DetectOptions, InputSize};
 
 /// The maximum length of `source`, in bytes. The schemas have the same number.
 pub const MAX_SOURCE_BYTES: usize = 512;
@@ -18,24 +21,106 @@ pub const MAX_SOURCE_BYTES: usize = 512;
 /// The maximum length of `source_url`, in bytes. The schemas have the same number.
 pub const MAX_SOURCE_URL_BYTES: usize = 4096;
 
-/// Reads the options of a request.
-///
-/// # Errors
-/// [`FieldErrors`] with every option that is unknown, malformed or out of range.
-pub fn from_tree<O>(tree: &serde_json::Value) -> Result<O, FieldErrors>
-where
-    O: DeserializeOwned + ToSchema + 'static,
-{
-    fields::read(tree, "option")
-}
-
 /// The options of a request that decide how it is admitted.
-pub trait RequestOptions: DeserializeOwned + ToSchema + 'static {
+pub trait RequestOptions: Options {
     /// Whether a request can have masks for its images.
     const TAKES_MASKS: bool = false;
 
     /// Returns the named priority.
     fn priority(&self) -> Option<Priority>;
+}
+
+/// The options of a request that decide how its images are run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct RunRequest {
+    /// The queue of the images. By default, bulk for many images and interactive otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Whether to fail if an operation would not run on the device that the settings name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_device: Option<bool>,
+    /// Whether results have `timings_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<bool>,
+}
+
+impl RunRequest {
+    /// Returns the options of each run. They are off by default, whatever the settings are.
+    pub fn resolve(&self) -> RunOptions {
+        RunOptions {
+            strict_device: self.strict_device.unwrap_or(false),
+            timings: self.timings.unwrap_or(false),
+        }
+    }
+}
+
+/// The options of a request that decide how its results are stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct StorageRequest {
+    /// Whether results are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<bool>,
+    /// Whether a stored result of the same bytes, models and options may be returned. Needs `store`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<bool>,
+    /// The caller's name for the source of the images, at most 512 bytes. Stored with the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
+    pub source: Option<String>,
+    /// The address where the image was found, at most 4096 bytes. Stored with the result and never fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
+    pub source_url: Option<String>,
+}
+
+impl StorageRequest {
+    /// Returns the options of a request that only says whether results are stored.
+    pub fn new(store: bool) -> Self {
+        Self {
+            store: Some(store),
+            ..Self::default()
+        }
+    }
+
+    /// Fills in the defaults.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if a source is too long.
+    pub fn resolve(&mut self, settings: &Store) -> Result<StorageOptions, PipelineError> {
+        let store = *self.store.get_or_insert(settings.enabled);
+        Ok(StorageOptions {
+            store,
+            cache: *self.cache.get_or_insert(settings.cache) && store,
+            source: source_text(self.source.clone())?,
+            source_url: source_url_text(self.source_url.clone())?,
+        })
+    }
+}
+
+/// The option `store` of a request whose results are never stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
+pub struct UnstoredRequest {
+    /// Only `false` is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    #[param(ignore)]
+    pub store: Option<bool>,
+}
+
+impl UnstoredRequest {
+    /// Checks that the request does not ask to store its results, which are called `results`.
+    ///
+    /// # Errors
+    /// [`PipelineError::InvalidOption`] if it does.
+    pub fn check(&self, results: &str) -> Result<(), PipelineError> {
+        if self.store == Some(true) {
+            let detail = format!("{results} are never stored; leave it out or send false");
+            return Err(PipelineError::invalid_option("store", detail));
+        }
+        Ok(())
+    }
 }
 
 /// How the results of a request are stored.

@@ -29,16 +29,6 @@ pub struct RunOptions {
     pub timings: bool,
 }
 
-impl RunOptions {
-    /// Fills in the defaults. Both options are off by default.
-    pub fn new(strict_device: Option<bool>, timings: Option<bool>) -> Self {
-        Self {
-            strict_device: strict_device.unwrap_or(false),
-            timings: timings.unwrap_or(false),
-        }
-    }
-}
-
 /// A result and its run.
 #[derive(Debug)]
 pub struct RunOutput<T> {

@@ -1,6 +1,7 @@
 //! `/embed?kind=image`: the vectors of whole images.
 
 use facescan_config::{Config, EmbeddingFormat};
+use facescan_fields::check_options;
 use facescan_imaging::phash::perceptual_hash;
 use facescan_inference::device_task::DeviceTask;
 
@@ -11,7 +12,7 @@ use crate::{
         error::PipelineError,
         image_file::{ImageFile, ImageInfo},
         memory,
-        options::{StorageOptions, source_text, source_url_text},
+        options::{RunRequest, StorageOptions, StorageRequest},
         pixels::PooledImage,
         run::{ImageRun, RunOptions, millis},
         scan::Scan,
@@ -38,37 +39,28 @@ impl ImageEmbeddingPlan {
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] if an option applies to faces, or if a source is too long.
-    pub fn resolve(asked: ScanRequest, config: &Config) -> Result<Self, PipelineError> {
-        let store = asked.store.unwrap_or(config.store.enabled);
-        let plan = Self {
-            embedding_format: asked.embedding_format.unwrap_or(config.embedding.format),
-            storage: StorageOptions {
-                store,
-                cache: asked.cache.unwrap_or(config.store.cache) && store,
-                source: source_text(asked.source.clone())?,
-                source_url: source_url_text(asked.source_url.clone())?,
-            },
-            run: RunOptions::new(asked.strict_device, asked.timings),
-        };
+    pub fn resolve(asked: &mut ScanRequest, config: &Config) -> Result<Self, PipelineError> {
+        check_options(asked)?;
         let rest = ScanRequest {
             kind: None,
             embedding_format: None,
-            priority: None,
-            strict_device: None,
-            timings: None,
-            store: None,
-            cache: None,
-            source: None,
-            source_url: None,
-            ..asked
+            storage: StorageRequest::default(),
+            run: RunRequest::default(),
+            ..asked.clone()
         };
-        match rest.first_set() {
-            None => Ok(plan),
-            Some(option) => Err(PipelineError::invalid_option(
+        if let Some(option) = rest.first_set() {
+            return Err(PipelineError::invalid_option(
                 &option,
                 "applies to faces only; leave it out with kind=image",
-            )),
+            ));
         }
+        Ok(Self {
+            embedding_format: *asked
+                .embedding_format
+                .get_or_insert(config.embedding.format),
+            storage: asked.storage.resolve(&config.store)?,
+            run: asked.run.resolve(),
+        })
     }
 }
 
@@ -179,20 +171,27 @@ impl ImageEmbeddingPlan {
 mod tests {
     use super::*;
     use crate::operations::scan::request::EmbedKind;
+    use facescan_config::DetectionRequest;
 
     #[test]
     fn options_about_faces_are_rejected_by_name() {
         let (config, _) = Config::load(&facescan_config::Sources::default()).unwrap();
-        let resolve = |asked: ScanRequest| ImageEmbeddingPlan::resolve(asked, &config);
+        let resolve = |mut asked: ScanRequest| ImageEmbeddingPlan::resolve(&mut asked, &config);
         let usual = ScanRequest {
             kind: Some(EmbedKind::Image),
-            store: Some(false),
-            timings: Some(true),
+            storage: StorageRequest::new(false),
+            run: RunRequest {
+                timings: Some(true),
+                ..RunRequest::default()
+            },
             ..ScanRequest::default()
         };
         assert!(resolve(usual.clone()).unwrap().run.timings);
         let faces = ScanRequest {
-            max_faces: Some(1),
+            detection: DetectionRequest {
+                max_faces: Some(1),
+                ..DetectionRequest::default()
+            },
             ..usual.clone()
         };
         let said = resolve(faces).unwrap_err().to_string();
@@ -201,7 +200,7 @@ mod tests {
             "{said}"
         );
         let stored = ScanRequest {
-            store: Some(true),
+            storage: StorageRequest::new(true),
             ..usual
         };
         assert!(resolve(stored).unwrap().storage.store);

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use facescan_config::{Config, Dtype};
+use facescan_fields::{check_options, request_options};
 use facescan_imaging::{
     checkpoint,
-    preprocess::{Layout, MAX_SIDE, Mode, Preprocess, Profile},
+    preprocess::{Layout, Mode, Preprocess, Profile},
 };
 use facescan_inference::{device::DeviceRun, device_task::DeviceTask};
 use half::{bf16, f16};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     Pipeline,
@@ -21,8 +20,7 @@ use crate::{
         error::PipelineError,
         image_file::{ImageFile, ImageInfo},
         memory,
-        options::{RequestOptions, schema},
-        pixels::PooledImage,
+        options::{RequestOptions, RunRequest, UnstoredRequest, schema},
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
@@ -31,86 +29,43 @@ use crate::{
     plan::Plan,
 };
 
-/// Options of `/preprocess`. The settings have the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = PreprocessOptions)]
-#[into_params(parameter_in = Query)]
-pub struct PreprocessRequest {
-    /// The height of the output, in pixels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 8192)]
-    pub height: Option<u32>,
-    /// The width of the output, in pixels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 8192)]
-    pub width: Option<u32>,
-    /// The means of red, green and blue, 0 to 1: a list, or its JSON.
-    #[serde(
-        default,
-        deserialize_with = "three",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[param(value_type = Option<String>)]
-    #[schema(schema_with = schema::means)]
-    pub mean: Option<[f32; 3]>,
-    /// The standard deviations in the same units.
-    #[serde(
-        default,
-        deserialize_with = "three",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[param(value_type = Option<String>)]
-    #[schema(schema_with = schema::deviations)]
-    pub std: Option<[f32; 3]>,
-    /// Whether the channels are the first dimension.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_format: Option<Layout>,
-    /// The library whose resize is reproduced.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
-    /// How to fit an image with another aspect ratio.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
-    /// The data type of the values.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dtype: Option<Dtype>,
-    /// Tensors are never stored. Only `false` is accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    #[param(ignore)]
-    pub store: Option<bool>,
-    /// The queue of the images. By default, bulk for many images and interactive otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    /// Whether to fail if images would not be preprocessed on the platform that the settings name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strict_device: Option<bool>,
-    /// Whether results have `timings_ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings: Option<bool>,
+request_options! {
+    /// Options of `/preprocess`. The settings have the defaults.
+    #[schema(as = PreprocessOptions)]
+    pub struct PreprocessRequest {
+        /// The height of the output, in pixels.
+        #[schema(minimum = 1, maximum = 8192)]
+        pub height: Option<u32>,
+        /// The width of the output, in pixels.
+        #[schema(minimum = 1, maximum = 8192)]
+        pub width: Option<u32>,
+        /// The means of red, green and blue, 0 to 1: a list, or its JSON.
+        #[param(value_type = Option<String>)]
+        #[schema(schema_with = schema::means)]
+        pub mean: Option<[f32; 3]>,
+        /// The standard deviations in the same units.
+        #[param(value_type = Option<String>)]
+        #[schema(schema_with = schema::deviations)]
+        pub std: Option<[f32; 3]>,
+        /// Whether the channels are the first dimension.
+        pub data_format: Option<Layout>,
+        /// The library whose resize is reproduced.
+        pub profile: Option<Profile>,
+        /// How to fit an image with another aspect ratio.
+        pub mode: Option<Mode>,
+        /// The data type of the values.
+        pub dtype: Option<Dtype>,
+    }
+    with {
+        unstored: UnstoredRequest,
+        run: RunRequest,
+    }
+    hidden [store]
 }
 
 impl RequestOptions for PreprocessRequest {
     fn priority(&self) -> Option<Priority> {
-        self.priority
-    }
-}
-
-/// Reads a list. In a query string and in the parts of a form, the list is JSON text.
-fn three<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<[f32; 3]>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a list of three numbers")]
-    enum Sent {
-        Text(String),
-        List([f32; 3]),
-    }
-    match Option::<Sent>::deserialize(deserializer)? {
-        None => Ok(None),
-        Some(Sent::List(list)) => Ok(Some(list)),
-        Some(Sent::Text(text)) => serde_json::from_str(&text)
-            .map(Some)
-            .map_err(serde::de::Error::custom),
+        self.run.priority
     }
 }
 
@@ -143,6 +98,8 @@ impl PreprocessRequest {
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, PipelineError> {
+        check_options(&self)?;
+        self.unstored.check("tensors")?;
         let usual = &config.preprocess;
         let [height, width] = usual.image_size;
         let preprocess = Preprocess {
@@ -155,40 +112,10 @@ impl PreprocessRequest {
             mean: self.mean.unwrap_or(usual.mean),
             std: self.std.unwrap_or(usual.std),
         };
-        for (option, side) in [("height", preprocess.height), ("width", preprocess.width)] {
-            if !(1..=MAX_SIDE).contains(&side) {
-                return Err(PipelineError::invalid_option(
-                    option,
-                    format!("must be from 1 to {MAX_SIDE}"),
-                ));
-            }
-        }
-        if !preprocess
-            .mean
-            .iter()
-            .all(|mean| (0.0..=1.0).contains(mean))
-        {
-            return Err(PipelineError::invalid_option(
-                "mean",
-                "must be three numbers from 0 to 1",
-            ));
-        }
-        if !preprocess.std.iter().copied().all(schema::is_deviation) {
-            return Err(PipelineError::invalid_option(
-                "std",
-                "must be three numbers from 0.000001 to 1000000",
-            ));
-        }
-        if self.store == Some(true) {
-            return Err(PipelineError::invalid_option(
-                "store",
-                "tensors are never stored; leave it out or send false",
-            ));
-        }
         Ok(PreprocessPlan {
             preprocess,
             dtype: self.dtype.unwrap_or(usual.dtype),
-            run: RunOptions::new(self.strict_device, self.timings),
+            run: self.run.resolve(),
             budget: Budget::default(),
         })
     }
@@ -265,13 +192,7 @@ impl Plan for PreprocessPlan {
                 + row.saturating_mul(work::RESIZE_WRITE + work::NORMALIZE)
         };
         run.work.limit().check_file(&file.bytes, price)?;
-        let began = pipeline.clock.monotonic();
-        let decoded = pipeline.decode(&file.bytes, None).await?;
-        run.work.add(price(decoded.size))?;
-        let image = ImageInfo::new(&decoded, file.content_hash());
-        let pixels = PooledImage::new(decoded.pixels, &pipeline.memory);
-        run.timings.decode = pipeline.since(began);
-        run.count_pixels(&image);
+        let (image, pixels) = pipeline.open(&file, run, price).await?;
         let (width, height) = self.preprocess.output_size(pixels.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);
         let size = (Dtype::F32.size() + self.dtype.size()) as u64;

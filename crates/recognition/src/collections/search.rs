@@ -4,7 +4,8 @@
 //! threshold that can be measured.
 
 use facescan_audit::AuditEvent;
-use facescan_config::{AuditLevel, DetSize};
+use facescan_config::{AuditLevel, DetectionRequest};
+use facescan_fields::request_options;
 use facescan_pipeline::{
     admission::Priority,
     context::RequestContext,
@@ -14,7 +15,7 @@ use facescan_store::{Collection, CollectionKind};
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
@@ -39,55 +40,39 @@ const SPARE: usize = 20;
 /// The candidates of a search that does not say how many.
 const DEFAULT_LIMIT: usize = 10;
 
-/// Options of a search.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = SearchOptions)]
-#[into_params(parameter_in = Query)]
-pub struct SearchRequest {
-    /// Why the face is searched for. It must be the purpose of the collection. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Text>)]
-    pub purpose: Option<String>,
-    /// A reference to the case that the search belongs to. The audit trail has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Text>)]
-    pub case: Option<String>,
-    /// The most candidates, 1 to 50; by default 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 50)]
-    pub limit: Option<usize>,
-    /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<CandidateKind>,
-    /// Whether every face is compared, so that no similar one is missing. With `recognition.index: exact` every search does so;
-    /// with the others, large collections take longer. By default false.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exact: Option<bool>,
-    /// The false accept rate of one comparison that the threshold is chosen for; by default that of the collection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(exclusive_minimum = 0, maximum = 1)]
-    pub far: Option<f64>,
-    /// The cosine from which a face is a candidate, -1 to 1, rounded up to hundredths. It has a lower limit, the cosine at the
-    /// rate `recognition.max_search_far`. Not together with `far`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = -1, maximum = 1)]
-    pub threshold: Option<f32>,
-    /// Which face of an image is searched for: `largest` (default), or `central`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub face: Option<FaceChoice>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub min_score: Option<f32>,
-    /// The longer side of the detector's input, to which the image is scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = facescan_pipeline::core::options::schema::det_size)]
-    pub det_size: Option<DetSize>,
-    /// Whether the image is an aligned 112×112 crop. It is not searched for faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aligned: Option<bool>,
+request_options! {
+    /// Options of a search.
+    #[schema(as = SearchOptions)]
+    pub struct SearchRequest {
+        /// Why the face is searched for. It must be the purpose of the collection. Required.
+        #[schema(value_type = Option<Text>)]
+        pub purpose: Option<String>,
+        /// A reference to the case that the search belongs to. The audit trail has it.
+        #[schema(value_type = Option<Text>)]
+        pub case: Option<String>,
+        /// The most candidates, 1 to 50; by default 10.
+        #[schema(minimum = 1, maximum = 50)]
+        pub limit: Option<usize>,
+        /// Whether a subject is a candidate once, with its most similar face (`subject`, the default), or each face is one.
+        pub by: Option<CandidateKind>,
+        /// Whether every face is compared, so that no similar one is missing. With `recognition.index: exact` every search does so;
+        /// with the others, large collections take longer. By default false.
+        pub exact: Option<bool>,
+        /// The false accept rate of one comparison that the threshold is chosen for; by default that of the collection.
+        #[schema(exclusive_minimum = 0, maximum = 1)]
+        pub far: Option<f64>,
+        /// The cosine from which a face is a candidate, -1 to 1, rounded up to hundredths. It has a lower limit, the cosine at the
+        /// rate `recognition.max_search_far`. Not together with `far`.
+        #[schema(minimum = -1, maximum = 1)]
+        pub threshold: Option<f32>,
+        /// Which face of an image is searched for: `largest` (default), or `central`.
+        pub face: Option<FaceChoice>,
+        /// Whether the image is an aligned 112×112 crop. It is not searched for faces.
+        pub aligned: Option<bool>,
+    }
+    with {
+        detection: DetectionRequest only [min_score, det_size],
+    }
 }
 
 /// What is a candidate.
@@ -168,8 +153,7 @@ impl SearchRequest {
             far: self.far,
             threshold: self.threshold,
             face: self.face,
-            min_score: self.min_score,
-            det_size: self.det_size,
+            detection: self.detection,
             aligned: self.aligned,
             preset: Some(facescan_imaging::quality::acceptance::Preset::Search),
             ..VerifyRequest::default()

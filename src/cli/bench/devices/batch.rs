@@ -16,7 +16,7 @@ use std::sync::Arc;
 use facescan_pipeline::{
     Pipeline,
     context::RequestContext,
-    core::error::PipelineError,
+    core::{error::PipelineError, options::StorageRequest},
     models::{crop_model::CropModel, encoder::Encoder},
     operation::ScanKind,
     operations::{
@@ -59,9 +59,9 @@ impl Work {
     pub fn new(app: &App, operation: DeviceTask) -> Result<Self, PipelineError> {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let scan = |kind, aligned| {
-            let asked = ScanRequest {
+            let mut asked = ScanRequest {
                 aligned: Some(aligned),
-                store: Some(false),
+                storage: StorageRequest::new(false),
                 ..ScanRequest::default()
             };
             asked.resolve(kind, &app.config, thresholds)
@@ -81,7 +81,7 @@ impl Work {
                 Self::Process(scan(ScanKind::Detect, false)?)
             }
             Workload::Graphs(ImageWork::Enhancement) => {
-                let asked = EnhanceRequest {
+                let mut asked = EnhanceRequest {
                     // By default these steps apply only to small images, so most images would have no work to measure.
                     contrast: Some(true),
                     sharpen: Some(true),

@@ -19,6 +19,7 @@ use facescan::{
 };
 use facescan_config::Config;
 use facescan_pipeline::{
+    core::options::StorageRequest,
     operation::ScanKind,
     operations::scan::{plan::ScanPlan, request::ScanRequest},
 };
@@ -97,8 +98,8 @@ async fn faces_in(app: &App, image: &Image, kind: ScanKind) -> anyhow::Result<us
 }
 
 fn plan(app: &App, kind: ScanKind) -> anyhow::Result<ScanPlan> {
-    let asked = ScanRequest {
-        store: Some(false),
+    let mut asked = ScanRequest {
+        storage: StorageRequest::new(false),
         ..ScanRequest::default()
     };
     let thresholds = &app.pipeline.models.detector.spec.thresholds;

@@ -1,15 +1,10 @@
 //! Schemas of options that the type alone does not describe.
 
-use std::ops::RangeInclusive;
-
-use facescan_config::{DET_SIZE_STEP, MAX_DET_SIZE, MIN_DET_SIZE};
+use facescan_config::DEVIATIONS;
 use utoipa::openapi::{
     Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
     schema::{KnownFormat, SchemaFormat, SchemaType},
 };
-
-/// The standard deviations that a normalization divides by.
-pub const DEVIATIONS: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Returns whether a standard deviation is in the allowed range.
 pub fn is_deviation(value: f32) -> bool {
@@ -60,53 +55,6 @@ pub fn color() -> Array {
     three(level.minimum(Some(0)).maximum(Some(255)))
         .description(Some("A color: red, green and blue, 0 to 255."))
         .build()
-}
-
-/// Returns the schema of the size of the detector's input.
-pub fn det_size() -> Schema {
-    let side = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(MIN_DET_SIZE))
-        .maximum(Some(MAX_DET_SIZE))
-        .multiple_of(Some(DET_SIZE_STEP))
-        .description(Some("The longer side in pixels."));
-    let fit = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .enum_values(Some(["fit"]))
-        .description(Some("640, or the image's own side if that is shorter."));
-    let choice = OneOfBuilder::new()
-        .item(side)
-        .item(fit)
-        .item(ObjectBuilder::new().schema_type(Type::Null))
-        .description(Some(
-            "The size of the detector's input: its longer side, or `fit`.",
-        ))
-        .build();
-    Schema::OneOf(choice)
-}
-
-/// Returns the schema of a second size of the detector's input.
-pub fn second_det_size() -> Schema {
-    let none = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(0))
-        .maximum(Some(0))
-        .description(Some("No second size."));
-    let side = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(MIN_DET_SIZE))
-        .maximum(Some(MAX_DET_SIZE))
-        .multiple_of(Some(DET_SIZE_STEP))
-        .description(Some("The longer side in pixels."));
-    let choice = OneOfBuilder::new()
-        .item(side)
-        .item(none)
-        .item(ObjectBuilder::new().schema_type(Type::Null))
-        .description(Some(
-            "A second, smaller side, for faces that fill the image, or 0 for none. One NMS covers both sizes.",
-        ))
-        .build();
-    Schema::OneOf(choice)
 }
 
 /// Returns the schema of the exponent that brightens or darkens an image.

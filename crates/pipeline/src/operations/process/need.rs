@@ -73,13 +73,16 @@ mod tests {
 
     use super::*;
     use crate::operations::process::request::ProcessRequest;
-    use facescan_config::{Config, DetSize, Sources};
+    use facescan_config::{Config, DetSize, DetectionRequest, Sources};
 
     fn memory(operations: &str, size: Size) -> u64 {
-        let request = ProcessRequest {
+        let mut request = ProcessRequest {
             operations: serde_json::from_str(operations).unwrap(),
-            det_size: Some(DetSize::Side(4096)),
-            second_det_size: Some(4064),
+            detection: DetectionRequest {
+                det_size: Some(DetSize::Side(4096)),
+                second_det_size: Some(4064),
+                ..DetectionRequest::default()
+            },
             ..ProcessRequest::default()
         };
         let (config, _) = Config::load(&Sources::default()).unwrap();

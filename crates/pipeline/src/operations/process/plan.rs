@@ -36,21 +36,6 @@ pub(super) struct MaskUnion {
 }
 
 impl ProcessPlan {
-    /// Returns the options for finding faces.
-    pub fn detect(&self) -> &DetectOptions {
-        &self.detect
-    }
-
-    /// Returns the format of the processed images.
-    pub fn format(&self) -> ProcessedFormat {
-        self.format
-    }
-
-    /// Returns the quality of a JPEG.
-    pub fn jpeg_quality(&self) -> u8 {
-        self.jpeg_quality
-    }
-
     /// Returns how the images are encoded. Unused by the format npy.
     pub(super) fn output(&self) -> OutputFormat {
         match self.format {

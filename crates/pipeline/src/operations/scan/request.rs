@@ -1,20 +1,18 @@
 //! The options of a scan as a request sends them.
 
-use facescan_config::{Config, DecodeMode, DetSize, EmbeddingFormat};
+use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat};
+use facescan_fields::{check_options, request_options};
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::plan::ScanPlan;
 use crate::{
     admission::Priority,
     core::{
         error::PipelineError,
-        options::{
-            DetectRequest, RequestOptions, StorageOptions, schema, source_text, source_url_text,
-        },
-        run::RunOptions,
+        options::{RequestOptions, RunRequest, StorageRequest},
     },
     operation::ScanKind,
 };
@@ -30,91 +28,39 @@ pub enum EmbedKind {
     Image,
 }
 
-/// Options of a scan. The settings have the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[schema(as = ScanOptions)]
-#[into_params(parameter_in = Query)]
-pub struct ScanRequest {
-    /// The subject of the vectors of `/embed`: `face` (default), or `image` for whole images. With `image`, options
-    /// about faces are not accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<EmbedKind>,
-    /// The lowest detection score of a face, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub min_score: Option<f32>,
-    /// The NMS drops boxes that overlap a better box by more than this IoU, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 1)]
-    pub nms_iou: Option<f32>,
-    /// The longer side of the detector's input, to which images are scaled, in pixels. A multiple of 32. `fit` shrinks
-    /// images to 640 and does not enlarge smaller ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::det_size)]
-    pub det_size: Option<DetSize>,
-    /// A second side, for faces that fill the image, or 0 for none. One NMS covers both sizes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::second_det_size)]
-    pub second_det_size: Option<u32>,
-    /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded. Images with `quality`
-    /// or `crops` are always decoded in full.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decode: Option<DecodeMode>,
-    /// The maximum number of faces. The largest faces are kept. 0 means no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 4294967295u64)]
-    pub max_faces: Option<usize>,
-    /// The shortest side of a face's box, in pixels of the image. Smaller faces are dropped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 65535)]
-    pub min_face_size: Option<f32>,
-    /// Whether faces have their five landmarks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub landmarks: Option<bool>,
-    /// Whether faces have their quality.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quality: Option<bool>,
-    /// The preset whose thresholds decide `acceptable`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preset: Option<Preset>,
-    /// Whether faces have their aligned 112×112 crop (PNG, base64).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crops: Option<bool>,
-    /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aligned: Option<bool>,
-    /// The format of vectors.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub embedding_format: Option<EmbeddingFormat>,
-    /// Whether results are stored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub store: Option<bool>,
-    /// Whether a stored result of the same bytes, models and options may be returned. Needs `store`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<bool>,
-    /// The caller's name for the source of the images, at most 512 bytes. Stored with the result.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 512, pattern = "^[^\\x00]*$")]
-    pub source: Option<String>,
-    /// The address where the image was found, at most 4096 bytes. Stored with the result and never fetched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 4096, pattern = "^[^\\x00]*$")]
-    pub source_url: Option<String>,
-    /// The queue of the images. By default, bulk for many images and interactive otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    /// Whether to fail if an operation would not run on the device that the settings name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strict_device: Option<bool>,
-    /// Whether results have `timings_ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timings: Option<bool>,
+request_options! {
+    /// Options of a scan. The settings have the defaults.
+    #[schema(as = ScanOptions)]
+    pub struct ScanRequest {
+        /// The subject of the vectors of `/embed`: `face` (default), or `image` for whole images. With `image`, options
+        /// about faces are not accepted.
+        pub kind: Option<EmbedKind>,
+        /// How much of a JPEG is decoded: `full`, or `fast` to reduce large JPEGs while they are decoded. Images with `quality`
+        /// or `crops` are always decoded in full.
+        pub decode: Option<DecodeMode>,
+        /// Whether faces have their five landmarks.
+        pub landmarks: Option<bool>,
+        /// Whether faces have their quality.
+        pub quality: Option<bool>,
+        /// The preset whose thresholds decide `acceptable`.
+        pub preset: Option<Preset>,
+        /// Whether faces have their aligned 112×112 crop (PNG, base64).
+        pub crops: Option<bool>,
+        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
+        pub aligned: Option<bool>,
+        /// The format of vectors.
+        pub embedding_format: Option<EmbeddingFormat>,
+    }
+    with {
+        detection: DetectionRequest,
+        storage: StorageRequest,
+        run: RunRequest,
+    }
 }
 
 impl RequestOptions for ScanRequest {
     fn priority(&self) -> Option<Priority> {
-        self.priority
+        self.run.priority
     }
 }
 
@@ -128,12 +74,13 @@ impl ScanRequest {
         }
     }
 
-    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
+    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector. Another configuration resolves
+    /// the options, with their defaults, to the same plan.
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(
-        self,
+        &mut self,
         kind: ScanKind,
         config: &Config,
         thresholds: &Thresholds,
@@ -147,15 +94,7 @@ impl ScanRequest {
                 ));
             }
         }
-        let requested = DetectRequest {
-            min_score: self.min_score,
-            nms_iou: self.nms_iou,
-            det_size: self.det_size,
-            second_det_size: self.second_det_size,
-            max_faces: self.max_faces,
-            min_face_size: self.min_face_size,
-        };
-        let detect = requested.resolve(&config.detection, thresholds)?;
+        check_options(self)?;
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind.model().is_none() && !kind.measures_quality() {
             return Err(PipelineError::invalid_option(
@@ -164,29 +103,69 @@ impl ScanRequest {
             ));
         }
         let crops = self.crops.unwrap_or(false);
-        let store = self.store.unwrap_or(config.store.enabled);
+        let mut storage = self.storage.resolve(&config.store)?;
+        // A scan with crops cannot come from the database, because pixels are never stored.
+        storage.cache &= !crops;
         Ok(ScanPlan {
             kind,
-            detect,
+            detect: self.detection.resolve(&config.detection, thresholds),
             decode: match config.runtime.turbojpeg {
-                Some(_) => self.decode.unwrap_or(config.detection.decode),
+                Some(_) => *self.decode.get_or_insert(config.detection.decode),
                 // So that its results have the keys of those that are decoded in full.
-                None => DecodeMode::Full,
+                None => *self.decode.insert(DecodeMode::Full),
             },
-            landmarks: self.landmarks.unwrap_or(config.detection.landmarks),
+            landmarks: *self.landmarks.get_or_insert(config.detection.landmarks),
             quality: self.quality.unwrap_or(false) || kind.measures_quality(),
-            preset: self.preset.unwrap_or(config.quality.preset),
+            preset: *self.preset.get_or_insert(config.quality.preset),
             crops,
             aligned,
-            embedding_format: self.embedding_format.unwrap_or(config.embedding.format),
-            storage: StorageOptions {
-                store,
-                // A scan with crops cannot come from the database, because pixels are never stored.
-                cache: self.cache.unwrap_or(config.store.cache) && store && !crops,
-                source: source_text(self.source)?,
-                source_url: source_url_text(self.source_url)?,
-            },
-            run: RunOptions::new(self.strict_device, self.timings),
+            embedding_format: *self.embedding_format.get_or_insert(config.embedding.format),
+            storage,
+            run: self.run.resolve(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::json::to_value;
+    use facescan_config::Sources;
+    use facescan_fields::read_options;
+
+    const OTHERS: [(&str, &str); 11] = [
+        ("DETECTION__DET_SIZE", "320"),
+        ("DETECTION__SECOND_DET_SIZE", "160"),
+        ("DETECTION__MIN_SCORE", "0.9"),
+        ("DETECTION__NMS_IOU", "0.9"),
+        ("DETECTION__MAX_FACES", "3"),
+        ("DETECTION__MIN_FACE_SIZE", "9"),
+        ("DETECTION__LANDMARKS", "false"),
+        ("QUALITY__PRESET", "enroll"),
+        ("EMBEDDING__FORMAT", "base64-f16"),
+        ("STORE__ENABLED", "false"),
+        ("STORE__CACHE", "false"),
+    ];
+
+    #[test]
+    fn another_configuration_resolves_the_options_to_the_same_plan() {
+        let thresholds = Thresholds::default();
+        let usual = Config::load(&Sources::default()).unwrap().0;
+        let others = OTHERS.map(|(name, value)| (format!("FACESCAN__{name}"), value.to_owned()));
+        let other = Sources {
+            environment: others.into(),
+            ..Sources::default()
+        };
+        let other = Config::load(&other).unwrap().0;
+        for (first, second) in [(&usual, &other), (&other, &usual)] {
+            let mut request = ScanRequest::default();
+            let plan = request
+                .resolve(ScanKind::Embed, first, &thresholds)
+                .unwrap();
+            let stored = to_value(&request).unwrap();
+            let mut request: ScanRequest = read_options(&stored).unwrap();
+            let again = request.resolve(ScanKind::Embed, second, &thresholds);
+            assert_eq!(again.unwrap(), plan);
+        }
     }
 }

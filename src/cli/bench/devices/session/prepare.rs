@@ -1,7 +1,9 @@
 //! Prepares the material with the application's own decoder and detector, before the measurement.
 
 use anyhow::Context;
-use facescan_pipeline::{operation::ScanKind, operations::scan::request::ScanRequest};
+use facescan_pipeline::{
+    core::options::StorageRequest, operation::ScanKind, operations::scan::request::ScanRequest,
+};
 
 use super::Session;
 use crate::cli::bench::{
@@ -46,8 +48,8 @@ impl Session<'_> {
 
     /// Returns the aligned crops of the faces in an image.
     async fn faces(&self, item: &Item) -> anyhow::Result<Vec<Item>> {
-        let asked = ScanRequest {
-            store: Some(false),
+        let mut asked = ScanRequest {
+            storage: StorageRequest::new(false),
             ..ScanRequest::default()
         };
         let pipeline = &self.app.pipeline;
