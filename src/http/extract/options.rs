@@ -67,7 +67,16 @@ impl SentOptions {
             }
         }
         match self.tree {
-            Some(Value::Object(options)) => tree.extend(options),
+            Some(Value::Object(options)) => {
+                // The body overrides the query, but does not hide what is wrong in it.
+                for (name, value) in &tree {
+                    let is_wrong = shape.reading(name) == Reading::Flag && value.is_string();
+                    if is_wrong && options.contains_key(name) {
+                        errors.push(FieldError::not_allowed(name, "true or false"));
+                    }
+                }
+                tree.extend(options);
+            }
             None | Some(Value::Null) => {}
             Some(_) => errors.push(FieldError::not_allowed("options", "an object")),
         }
@@ -220,6 +229,10 @@ mod tests {
             let options = read(&format!("quality={word}")).unwrap();
             assert_eq!(options.quality, Some(value), "{word}");
         }
+        let query = SentOptions::from_query("quality=maybe").unwrap();
+        let body = SentOptions::from_tree(Some(json!({"quality": true})));
+        let error = query.overridden_by(body).read::<ScanRequest>().unwrap_err();
+        assert_eq!(error.to_string(), "option `quality`: must be true or false");
         for query in ["quality=2", "quality=", "quality=maybe"] {
             let error = read(query).unwrap_err().to_string();
             assert_eq!(error, "option `quality`: must be true or false", "{query}");
