@@ -11,8 +11,8 @@ mod under_test;
 use std::{num::NonZeroUsize, sync::Arc};
 
 use facescan_inference::pool::CpuPool;
-use facescan_recognition::index::qdrant::QdrantIndex;
 #[cfg(feature = "qdrant")]
+use facescan_recognition::index::qdrant::QdrantIndex;
 use facescan_recognition::index::{
     FaceIndex, IndexState,
     exact::ExactIndex,

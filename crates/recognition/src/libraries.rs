@@ -1,7 +1,7 @@
 //! Libraries: collections whose faces are grouped into people.
 //!
 //! The faces of a library belong to no subject. [`enroll`] adds faces of images, [`clustering`] groups them, and users merge,
-//! split and name the people that it finds. [`worker`] runs the clusterings that were requested.
+//! split and name the people that it finds. `worker` runs the clusterings that were requested.
 //!
 //! A decision of a user pins faces to a person, and no clustering changes pinned faces.
 

@@ -20,7 +20,7 @@ pub struct ByteReservation {
 }
 
 impl ByteReservation {
-    /// Grows the reservation to `bytes` bytes. [`shrink_to`](Self::shrink_to) shrinks it.
+    /// Grows the reservation to `bytes` bytes. `shrink_to` shrinks it.
     ///
     /// # Errors
     /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.

@@ -180,6 +180,21 @@ impl Arguments<'_> {
                 let kind = kind(self.number("to"))?;
                 one(move |a| a.f_to_kind(kind))
             }
+            "ReduceSum" => {
+                let axes = self.integers(1)?;
+                one(move |a| a.f_sum_dim_intlist(axes.as_slice(), true, None))
+            }
+            "ReduceMean" => {
+                let axes = self.numbers("axes");
+                one(move |a| a.f_mean_dim(axes.as_slice(), true, None))
+            }
+            _ => return self.call_on_axes(),
+        })
+    }
+
+    /// Returns the call of an operator that moves values or reads sizes.
+    fn call_on_axes(&self) -> Result<Call, TchError> {
+        Ok(match self.node.op_type() {
             "Gather" => {
                 let axis = self.number("axis");
                 two(move |a, indices| gather(a, indices, axis))
@@ -208,14 +223,6 @@ impl Arguments<'_> {
                     let mut axes = axes.iter().rev();
                     axes.try_fold(a.shallow_clone(), |a, axis| a.f_squeeze_dim(*axis))
                 })
-            }
-            "ReduceSum" => {
-                let axes = self.integers(1)?;
-                one(move |a| a.f_sum_dim_intlist(axes.as_slice(), true, None))
-            }
-            "ReduceMean" => {
-                let axes = self.numbers("axes");
-                one(move |a| a.f_mean_dim(axes.as_slice(), true, None))
             }
             "Shape" => {
                 let (start, end) = (self.number("start"), self.number("end"));
