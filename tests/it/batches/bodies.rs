@@ -92,6 +92,22 @@ fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_too_many_lines_that_are_no_items_is_not_read_to_its_end() {
+    let app = TestApp::start().await;
+    let head = json!({"operation": "detect"});
+    let body = |lines: usize| Body::from(format!("{head}\n{}", "null\n".repeat(lines)));
+    let most = post_lines(&app, "most", body(100_000)).await;
+    assert_eq!(most.status, StatusCode::ACCEPTED);
+    assert_eq!(most.json()["refused_total"], 100_000);
+    let more = post_lines(&app, "more", body(200_000)).await;
+    let outcome = (more.status, more.code());
+    assert_eq!(
+        outcome,
+        (StatusCode::BAD_REQUEST, "invalid_body".to_owned())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_format_submits_the_same_batch() {
     let app = TestApp::start().await;
     let image = image_file("obama.jpg");

@@ -35,6 +35,9 @@ const OTHER_FIELDS: u64 = 64 << 10;
 /// A longer line is a large part of the memory of its request.
 const LONG_LINE: usize = 1 << 20;
 
+/// The number of refused lines after which a body is not read further. Millions of them take as long as a batch.
+const MAX_REFUSED: usize = 100_000;
+
 /// The longest first line in bytes.
 const MAX_HEAD_BYTES: usize = 256 << 10;
 
@@ -48,6 +51,8 @@ pub struct Lines {
     /// The longest line in bytes. Longer lines are skipped.
     limit: usize,
     is_at_end: bool,
+    /// The number of lines that were refused.
+    refused: usize,
     /// An error of the body that follows whole lines.
     failure: Option<ApiError>,
 }
@@ -77,6 +82,7 @@ impl Lines {
             searched: 0,
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             is_at_end: false,
+            refused: 0,
             failure: None,
         })
     }
@@ -136,10 +142,18 @@ impl Lines {
         }
         let limit = state.config.limits.max_image_bytes;
         let read = move || Ok(lines.into_iter().map(|line| entry(line, limit)).collect());
-        match bytes <= SMALL_BODY {
-            true => read(),
-            false => parse(state, Arc::clone(&self.tenant), bytes, read).await,
+        let entries: Vec<Result<ItemEntry, EntryError>> = if bytes <= SMALL_BODY {
+            read()?
+        } else {
+            parse(state, Arc::clone(&self.tenant), bytes, read).await?
+        };
+        self.refused += entries.iter().filter(|entry| entry.is_err()).count();
+        if self.refused > MAX_REFUSED {
+            let detail =
+                format!("more than {MAX_REFUSED} lines are no items; the rest was not read");
+            self.failure.get_or_insert(ApiError::invalid_body(detail));
         }
+        Ok(entries)
     }
 
     /// Returns the next line that is not blank, without its end.
