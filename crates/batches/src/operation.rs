@@ -4,7 +4,7 @@ mod models_key;
 mod search;
 
 use facescan_config::{Config, DecodeMode};
-use facescan_fields::read_options;
+use facescan_fields::groups::read_options;
 use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
 use facescan_pipeline::{
     Pipeline,

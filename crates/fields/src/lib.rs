@@ -24,7 +24,6 @@ use thiserror::Error;
 use utoipa::{IntoParams, ToSchema};
 
 pub use self::{
-    groups::{Options, check_options, read_options},
     nearest::nearest,
     shape::{Reading, Shape, flag},
 };

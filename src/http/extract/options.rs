@@ -91,10 +91,10 @@ impl SentOptions {
     ///
     /// # Errors
     /// The errors of all options that are unknown, malformed or out of range.
-    pub(super) fn read<O: fields::Options>(self) -> Result<O, FieldErrors> {
+    pub(super) fn read<O: fields::groups::Options>(self) -> Result<O, FieldErrors> {
         let tree = self.into_tree(&Shape::from_schema::<O>());
         let tree = tree.map_err(FieldErrors::from_options)?;
-        fields::read_options(&Value::Object(tree))
+        fields::groups::read_options(&Value::Object(tree))
     }
 }
 

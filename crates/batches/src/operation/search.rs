@@ -1,7 +1,7 @@
 //! Searches in a collection as the operation of a batch.
 
 use facescan_config::{Config, DetectionRequest};
-use facescan_fields::read_options;
+use facescan_fields::groups::read_options;
 use facescan_inference::registry::Thresholds;
 use facescan_pipeline::core::{error::PipelineError, json::to_value};
 use facescan_recognition::{

@@ -1,7 +1,7 @@
 //! The options that several operations share: as sent, and with the defaults filled in.
 
 use facescan_config::Store;
-use facescan_fields::Options;
+use facescan_fields::groups::Options;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -1,7 +1,7 @@
 //! `/embed?kind=image`: the vectors of whole images.
 
 use facescan_config::{Config, EmbeddingFormat};
-use facescan_fields::check_options;
+use facescan_fields::groups::check_options;
 use facescan_imaging::phash::perceptual_hash;
 use facescan_inference::device_task::DeviceTask;
 

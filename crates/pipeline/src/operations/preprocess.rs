@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use facescan_config::{Config, Dtype};
-use facescan_fields::{check_options, request_options};
+use facescan_fields::{groups::check_options, request_options};
 use facescan_imaging::{
     checkpoint,
     preprocess::{Layout, Mode, Preprocess, Profile},

@@ -1,7 +1,7 @@
 //! The options of `/enhance` as a request sends them.
 
 use facescan_config::{Config, DetectionRequest, EnhancedFormat};
-use facescan_fields::{check_options, request_options};
+use facescan_fields::{groups::check_options, request_options};
 use facescan_imaging::enhance::{Apply, EnhanceOptions, Gamma, Upscale};
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The options of `/process` as a request sends them.
 
 use facescan_config::{Config, DetectionRequest};
-use facescan_fields::{check_options, request_options};
+use facescan_fields::{groups::check_options, request_options};
 use facescan_inference::registry::Thresholds;
 
 use super::{

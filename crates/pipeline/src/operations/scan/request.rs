@@ -1,7 +1,7 @@
 //! The options of a scan as a request sends them.
 
 use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat};
-use facescan_fields::{check_options, request_options};
+use facescan_fields::{groups::check_options, request_options};
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::core::json::to_value;
     use facescan_config::Sources;
-    use facescan_fields::read_options;
+    use facescan_fields::groups::read_options;
 
     const OTHERS: [(&str, &str); 11] = [
         ("DETECTION__DET_SIZE", "320"),
