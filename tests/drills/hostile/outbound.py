@@ -68,12 +68,12 @@ def sends(body: bytes) -> Callable[[socket.socket], None]:
 def of_all_batches(target: Target, report: Report, hostile: Host, count: int) -> None:
     for number in range(count):
         report.saw(target.alice.post("/webhooks", {"url": f"{hostile.url}/{number}"}))
-    report.saw(target.alice.post("/batches", {"operation": "detect", "items": []}))
+    report.saw(target.alice.ended_batch())
 
 
 def of_many_batches(target: Target, report: Report, hostile: Host, count: int) -> None:
     for number in range(count):
-        report.saw(target.alice.post("/batches", {"operation": "detect", "items": [], "webhook": {"url": f"{hostile.url}/{number}"}}))
+        report.saw(target.alice.ended_batch(webhook={"url": f"{hostile.url}/{number}"}))
 
 
 def webhooks(
@@ -88,7 +88,7 @@ def webhooks(
         register(target, report, hostile, count)
         time.sleep(1.5)
         began = time.monotonic()
-        target.bob.made("/batches", {"operation": "detect", "items": []})
+        report.saw(target.bob.ended_batch())
         own.first.wait(40)
         waited = time.monotonic() - began
         report.notes.append(f"bob's message after {waited:.1f} s, {len(hostile.kept)} messages to the hostile host")

@@ -134,7 +134,7 @@ def switched_off(target: Target, report: Report) -> None:
     target.run()
     for response in (
         target.alice.post("/webhooks", {"url": "https://example.com/"}),
-        target.alice.post("/batches", {"operation": "detect", "items": [], "webhook": {"url": "https://example.com/"}}),
+        target.alice.post("/batches", {"operation": "detect", "open": True, "items": [], "webhook": {"url": "https://example.com/"}}),
     ):
         report.saw(response)
         report.expect(response.status in (403, 422), f"a webhook was taken: {response.status}")

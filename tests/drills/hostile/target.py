@@ -84,6 +84,11 @@ class Tenant:
         assert response.status in (200, 201, 202), (path, response.status, response.body[:300])
         return json.loads(response.body)
 
+    def ended_batch(self, **fields: object) -> Response:
+        """Creates a batch without items, and closes it. Returns the response to the last request that was sent."""
+        created = self.post("/batches", {"operation": "detect", "open": True, "items": [], **fields})
+        return self.post(f"/batches/{created.json()['id']}/close") if created.status == 202 else created
+
     def detect(self, data: bytes = PHOTO, query: str = "store=false", timeout: float = 60) -> Response:
         return self.request("POST", f"/detect?{query}", data, "application/octet-stream", timeout)
 

@@ -82,7 +82,7 @@ def forged(change: Callable[[Target], None]) -> Callable[[Target, Report], None]
     def run(target: Target, report: Report) -> None:
         server = target.run().server
         for number in range(NOTED + 5):
-            target.alice.made("/batches", {"operation": "detect", "items": [], "name": str(number)})
+            target.alice.made("/batches", {"operation": "detect", "open": True, "items": [], "name": str(number)})
         head = f"{NOTED}:{hash_of(target, NOTED).hex()}"
         target.kill(server)
         arguments = ["audit", "verify", "--tenant", "alice", "--head", head]
@@ -101,7 +101,7 @@ def without_tenant(target: Target, report: Report) -> None:
     heads = target.folder / "heads.jsonl"
     target.environment["FACESCAN__AUDIT__HEADS"] = f"file://{heads}"
     target.run()
-    target.alice.made("/batches", {"operation": "detect", "items": []})
+    target.alice.made("/batches", {"operation": "detect", "open": True, "items": []})
     stopped(target)
     arguments = ["audit", "verify", "--heads", str(heads)]
     report.expect(target.command(*arguments).returncode == 0, "a whole chain is called broken")
