@@ -129,7 +129,6 @@ def existing(target: Target) -> dict[str, str]:
     return {
         "/collections/{id}/people": library,
         "/collections/{id}/clusterings": library,
-        "/collections/{id}/faces": library,
         "/collections/{id}/enrollments": library,
         "/collections": gallery,
         "{subject}": subject,

@@ -95,7 +95,7 @@ def deep(target: Target, report: Report) -> None:
         ("options of a batch", "/batches", {"operation": "detect", "open": True, "items": [], "options": {"source": NUL}}),
         (
             "vector_space of a vector",
-            f"/collections/{gallery}/subjects/{subject}/faces",
+            f"/collections/{gallery}/subjects/{subject}/enrollments",
             {"faces": [{"embedding": [1.0] * 128, "vector_space": NUL}]},
         ),
     ]:

@@ -26,7 +26,7 @@ def enrolled(target: Target, tenant: Tenant) -> tuple[str, str, list[float]]:
     length = math.hypot(*drawn)
     vector = [value / length for value in drawn]
     face = {"embedding": vector, "vector_space": gallery["vector_space"]}
-    tenant.made(f"/collections/{gallery['id']}/subjects/{subject}/faces", {"faces": [face], "options": {}})
+    tenant.made(f"/collections/{gallery['id']}/subjects/{subject}/enrollments", {"faces": [face], "options": {}})
     return f"/collections/{gallery['id']}", gallery["vector_space"], vector
 
 
@@ -65,10 +65,11 @@ def tried(target: Target, caller: Tenant, path: str, vector_space: str, vector: 
     """Returns what an enrollment of a vector for a new subject tells."""
     subject = target.alice.made(f"{path}/subjects", {})["id"]
     response = report.saw(
-        caller.post(f"{path}/subjects/{subject}/faces", {"faces": [{"embedding": vector, "vector_space": vector_space}], "options": {}})
+        caller.post(f"{path}/subjects/{subject}/enrollments", {"faces": [{"embedding": vector, "vector_space": vector_space}], "options": {}})
     )
     found = response.json() or {}
-    return (found.get("faces") or [{"status": response.code}])[0]
+    # A face that is rejected alone is the error of the request.
+    return (found.get("results") or [found | {"reason": response.code}])[0]
 
 
 def rejected(target: Target, report: Report) -> None:
@@ -101,7 +102,7 @@ def enrolled_as(target: Target, kind: str) -> tuple[str, str, list[float]]:
     subject = target.alice.made(f"/collections/{made['id']}/subjects", {})["id"]
     vector = unit(9)
     target.alice.made(
-        f"/collections/{made['id']}/subjects/{subject}/faces",
+        f"/collections/{made['id']}/subjects/{subject}/enrollments",
         {"faces": [{"embedding": vector, "vector_space": made["vector_space"]}], "options": {}},
     )
     return made["id"], made["vector_space"], vector
