@@ -1,8 +1,9 @@
-//! The ONNX file format: every message and field of the public schema (IR version 13), as plain structs.
+//! The ONNX file format: the messages of the public schema (IR version 13) that this crate reads or writes, as plain
+//! structs.
 //!
 //! Names and tags are the schema's (<https://onnx.ai/onnx/api/classes.html>). Each alternative of a `oneof` is an
-//! optional field, which reads and writes the same bytes. prost drops unknown fields silently, so [`decode`] refuses a
-//! file that would lose data in these structs.
+//! optional field, which reads and writes the same bytes. A message that nothing here looks into is kept as its bytes.
+//! prost drops unknown fields silently, so [`decode`] refuses a file that would lose data in these structs.
 
 use prost::Message;
 
@@ -65,12 +66,12 @@ pub struct ModelProto {
     pub opset_import: Vec<OperatorSetIdProto>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringStringEntryProto>,
-    #[prost(message, repeated, tag = "20")]
-    pub training_info: Vec<TrainingInfoProto>,
-    #[prost(message, repeated, tag = "25")]
-    pub functions: Vec<FunctionProto>,
-    #[prost(message, repeated, tag = "26")]
-    pub configuration: Vec<DeviceConfigurationProto>,
+    #[prost(bytes = "vec", repeated, tag = "20")]
+    pub training_info: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "25")]
+    pub functions: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "26")]
+    pub configuration: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,10 +106,10 @@ pub struct GraphProto {
     pub output: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "14")]
-    pub quantization_annotation: Vec<TensorAnnotation>,
-    #[prost(message, repeated, tag = "15")]
-    pub sparse_initializer: Vec<SparseTensorProto>,
+    #[prost(bytes = "vec", repeated, tag = "14")]
+    pub quantization_annotation: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "15")]
+    pub sparse_initializer: Vec<Vec<u8>>,
     #[prost(message, repeated, tag = "16")]
     pub metadata_props: Vec<StringStringEntryProto>,
 }
@@ -133,8 +134,8 @@ pub struct NodeProto {
     pub overload: Option<String>,
     #[prost(message, repeated, tag = "9")]
     pub metadata_props: Vec<StringStringEntryProto>,
-    #[prost(message, repeated, tag = "10")]
-    pub device_configurations: Vec<NodeDeviceConfigurationProto>,
+    #[prost(bytes = "vec", repeated, tag = "10")]
+    pub device_configurations: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -163,18 +164,18 @@ pub struct AttributeProto {
     pub graphs: Vec<GraphProto>,
     #[prost(string, optional, tag = "13")]
     pub doc_string: Option<String>,
-    #[prost(message, optional, tag = "14")]
-    pub tp: Option<TypeProto>,
-    #[prost(message, repeated, tag = "15")]
-    pub type_protos: Vec<TypeProto>,
+    #[prost(bytes = "vec", optional, tag = "14")]
+    pub tp: Option<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "15")]
+    pub type_protos: Vec<Vec<u8>>,
     #[prost(int32, optional, tag = "20")]
     pub r#type: Option<i32>,
     #[prost(string, optional, tag = "21")]
     pub ref_attr_name: Option<String>,
-    #[prost(message, optional, tag = "22")]
-    pub sparse_tensor: Option<SparseTensorProto>,
-    #[prost(message, repeated, tag = "23")]
-    pub sparse_tensors: Vec<SparseTensorProto>,
+    #[prost(bytes = "vec", optional, tag = "22")]
+    pub sparse_tensor: Option<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "23")]
+    pub sparse_tensors: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -183,8 +184,8 @@ pub struct TensorProto {
     pub dims: Vec<i64>,
     #[prost(int32, optional, tag = "2")]
     pub data_type: Option<i32>,
-    #[prost(message, optional, tag = "3")]
-    pub segment: Option<Segment>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub segment: Option<Vec<u8>>,
     #[prost(float, repeated, tag = "4")]
     pub float_data: Vec<f32>,
     #[prost(int32, repeated, tag = "5")]
@@ -212,24 +213,6 @@ pub struct TensorProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Segment {
-    #[prost(int64, optional, tag = "1")]
-    pub begin: Option<i64>,
-    #[prost(int64, optional, tag = "2")]
-    pub end: Option<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct SparseTensorProto {
-    #[prost(message, optional, tag = "1")]
-    pub values: Option<TensorProto>,
-    #[prost(message, optional, tag = "2")]
-    pub indices: Option<TensorProto>,
-    #[prost(int64, repeated, packed = "false", tag = "3")]
-    pub dims: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub struct ValueInfoProto {
     #[prost(string, optional, tag = "1")]
     pub name: Option<String>,
@@ -245,50 +228,27 @@ pub struct ValueInfoProto {
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorType>,
-    #[prost(message, optional, boxed, tag = "4")]
-    pub sequence_type: Option<Box<ElementType>>,
-    #[prost(message, optional, boxed, tag = "5")]
-    pub map_type: Option<Box<MapType>>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub sequence_type: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub map_type: Option<Vec<u8>>,
     #[prost(string, optional, tag = "6")]
     pub denotation: Option<String>,
-    #[prost(message, optional, tag = "7")]
-    pub opaque_type: Option<OpaqueType>,
-    #[prost(message, optional, tag = "8")]
-    pub sparse_tensor_type: Option<TensorType>,
-    #[prost(message, optional, boxed, tag = "9")]
-    pub optional_type: Option<Box<ElementType>>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub opaque_type: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub sparse_tensor_type: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "9")]
+    pub optional_type: Option<Vec<u8>>,
 }
 
-/// `TypeProto.Tensor` and `TypeProto.SparseTensor`, which have the same fields.
+/// `TypeProto.Tensor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorType {
     #[prost(int32, optional, tag = "1")]
     pub elem_type: Option<i32>,
     #[prost(message, optional, tag = "2")]
     pub shape: Option<TensorShapeProto>,
-}
-
-/// `TypeProto.Sequence` and `TypeProto.Optional`, which have the same fields.
-#[derive(Clone, PartialEq, Message)]
-pub struct ElementType {
-    #[prost(message, optional, tag = "1")]
-    pub elem_type: Option<TypeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct MapType {
-    #[prost(int32, optional, tag = "1")]
-    pub key_type: Option<i32>,
-    #[prost(message, optional, tag = "2")]
-    pub value_type: Option<TypeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct OpaqueType {
-    #[prost(string, optional, tag = "1")]
-    pub domain: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -305,112 +265,6 @@ pub struct Dimension {
     pub dim_param: Option<String>,
     #[prost(string, optional, tag = "3")]
     pub denotation: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorAnnotation {
-    #[prost(string, optional, tag = "1")]
-    pub tensor_name: Option<String>,
-    #[prost(message, repeated, tag = "2")]
-    pub quant_parameter_tensor_names: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct FunctionProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(string, repeated, tag = "4")]
-    pub input: Vec<String>,
-    #[prost(string, repeated, tag = "5")]
-    pub output: Vec<String>,
-    #[prost(string, repeated, tag = "6")]
-    pub attribute: Vec<String>,
-    #[prost(message, repeated, tag = "7")]
-    pub node: Vec<NodeProto>,
-    #[prost(string, optional, tag = "8")]
-    pub doc_string: Option<String>,
-    #[prost(message, repeated, tag = "9")]
-    pub opset_import: Vec<OperatorSetIdProto>,
-    #[prost(string, optional, tag = "10")]
-    pub domain: Option<String>,
-    #[prost(message, repeated, tag = "11")]
-    pub attribute_proto: Vec<AttributeProto>,
-    #[prost(message, repeated, tag = "12")]
-    pub value_info: Vec<ValueInfoProto>,
-    #[prost(string, optional, tag = "13")]
-    pub overload: Option<String>,
-    #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct TrainingInfoProto {
-    #[prost(message, optional, tag = "1")]
-    pub initialization: Option<GraphProto>,
-    #[prost(message, optional, tag = "2")]
-    pub algorithm: Option<GraphProto>,
-    #[prost(message, repeated, tag = "3")]
-    pub initialization_binding: Vec<StringStringEntryProto>,
-    #[prost(message, repeated, tag = "4")]
-    pub update_binding: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct DeviceConfigurationProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub num_devices: Option<i32>,
-    #[prost(string, repeated, tag = "3")]
-    pub device: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct NodeDeviceConfigurationProto {
-    #[prost(string, optional, tag = "1")]
-    pub configuration_id: Option<String>,
-    #[prost(message, repeated, tag = "2")]
-    pub sharding_spec: Vec<ShardingSpecProto>,
-    #[prost(int32, optional, tag = "3")]
-    pub pipeline_stage: Option<i32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ShardingSpecProto {
-    #[prost(string, optional, tag = "1")]
-    pub tensor_name: Option<String>,
-    #[prost(int64, repeated, packed = "false", tag = "2")]
-    pub device: Vec<i64>,
-    #[prost(message, repeated, tag = "3")]
-    pub index_to_device_group_map: Vec<IntIntListEntryProto>,
-    #[prost(message, repeated, tag = "4")]
-    pub sharded_dim: Vec<ShardedDimProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct IntIntListEntryProto {
-    #[prost(int64, optional, tag = "1")]
-    pub key: Option<i64>,
-    #[prost(int64, repeated, packed = "false", tag = "2")]
-    pub value: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct ShardedDimProto {
-    #[prost(int64, optional, tag = "1")]
-    pub axis: Option<i64>,
-    #[prost(message, repeated, tag = "2")]
-    pub simple_sharding: Vec<SimpleShardedDimProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct SimpleShardedDimProto {
-    #[prost(int64, optional, tag = "1")]
-    pub dim_value: Option<i64>,
-    #[prost(string, optional, tag = "2")]
-    pub dim_param: Option<String>,
-    #[prost(int64, optional, tag = "3")]
-    pub num_shards: Option<i64>,
 }
 
 #[cfg(test)]
@@ -431,6 +285,15 @@ mod tests {
             decode(&bytes),
             Err(OnnxError::UnknownFields { read: 5, kept: 2 })
         ));
+    }
+
+    #[test]
+    fn a_message_that_nothing_looks_into_keeps_all_its_fields() {
+        let model = ModelProto {
+            functions: vec![vec![0x98, 0x06, 0x01], Vec::new()],
+            ..Default::default()
+        };
+        assert_eq!(decode(&model.encode_to_vec()).unwrap(), model);
     }
 
     #[test]

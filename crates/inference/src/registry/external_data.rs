@@ -166,8 +166,7 @@ impl HasTensors for Tensor {
 mod tests {
     use super::*;
     use crate::onnx::{
-        AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto,
-        StringStringEntryProto, TensorProto, TrainingInfoProto,
+        AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
     };
 
     fn external() -> TensorProto {
@@ -209,22 +208,14 @@ mod tests {
         }
     }
 
-    fn sparse() -> [SparseTensorProto; 2] {
-        [
-            SparseTensorProto {
-                values: Some(external()),
-                ..SparseTensorProto::default()
-            },
-            SparseTensorProto {
-                indices: Some(external()),
-                ..SparseTensorProto::default()
-            },
-        ]
+    /// Returns a message that has another one in the field `tag`, as bytes.
+    fn message(tag: u8, inner: impl Message) -> Vec<u8> {
+        [vec![tag << 3 | 2], inner.encode_length_delimited_to_vec()].concat()
     }
 
     /// Returns an attribute for each field that can have a tensor.
     fn attributes() -> Vec<AttributeProto> {
-        let [values, indices] = sparse();
+        let [values, indices] = [1, 2].map(|tag| message(tag, external()));
         vec![
             constant(),
             AttributeProto {
@@ -263,22 +254,14 @@ mod tests {
                 ..GraphProto::default()
             }),
             model(GraphProto {
-                sparse_initializer: sparse().to_vec(),
+                sparse_initializer: vec![message(2, external())],
                 ..GraphProto::default()
             }),
-            function(FunctionProto {
-                node: vec![node(constant())],
-                ..FunctionProto::default()
-            }),
-            function(FunctionProto {
-                attribute_proto: vec![constant()],
-                ..FunctionProto::default()
-            }),
+            // The nodes of a function, and the defaults of its attributes.
+            function(message(7, node(constant()))),
+            function(message(11, constant())),
             ModelProto {
-                training_info: vec![TrainingInfoProto {
-                    algorithm: Some(graph(constant())),
-                    ..TrainingInfoProto::default()
-                }],
+                training_info: vec![message(2, graph(constant()))],
                 ..ModelProto::default()
             },
         ]);
