@@ -15,7 +15,7 @@
 //! exact in any order, fused or not. Divisions and truncations are offset so that no result lies close to an integer. A
 //! device whose division is off by a unit in the last place then returns the same level.
 
-mod builder;
+pub(crate) mod builder;
 pub mod enhance;
 pub mod process;
 pub mod quality;

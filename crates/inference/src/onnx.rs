@@ -267,6 +267,96 @@ pub struct Dimension {
     pub denotation: Option<String>,
 }
 
+/// The schema's `AttributeProto.AttributeType` numbers that this crate writes.
+mod attribute_type {
+    pub const INT: i32 = 2;
+    pub const INTS: i32 = 7;
+}
+
+impl AttributeProto {
+    /// Creates an attribute that is an integer.
+    pub fn from_integer(name: &str, value: i64) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            i: Some(value),
+            r#type: Some(attribute_type::INT),
+            ..Self::default()
+        }
+    }
+
+    /// Creates an attribute that is a list of integers.
+    pub fn from_integers(name: &str, values: &[i64]) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ints: values.to_vec(),
+            r#type: Some(attribute_type::INTS),
+            ..Self::default()
+        }
+    }
+}
+
+impl NodeProto {
+    /// Creates a node without attributes. Its name is that of its output, which is unique. Profiles and errors show it.
+    pub fn new(op_type: &str, inputs: &[&str], output: &str) -> Self {
+        Self {
+            input: inputs.iter().map(|&input| input.to_owned()).collect(),
+            output: vec![output.to_owned()],
+            name: Some(output.to_owned()),
+            op_type: Some(op_type.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+impl TensorProto {
+    /// Creates a tensor of values in little-endian order, as the format requires.
+    pub fn from_raw(name: &str, data_type: i32, dims: &[i64], raw: Vec<u8>) -> Self {
+        Self {
+            dims: dims.to_vec(),
+            data_type: Some(data_type),
+            name: Some(name.to_owned()),
+            raw_data: Some(raw),
+            ..Self::default()
+        }
+    }
+}
+
+impl ValueInfoProto {
+    /// Creates the declaration of a tensor.
+    pub fn new(name: &str, elem_type: i32, dim: Vec<Dimension>) -> Self {
+        let tensor = TensorType {
+            elem_type: Some(elem_type),
+            shape: Some(TensorShapeProto { dim }),
+        };
+        Self {
+            name: Some(name.to_owned()),
+            r#type: Some(TypeProto {
+                tensor_type: Some(tensor),
+                ..TypeProto::default()
+            }),
+            ..Self::default()
+        }
+    }
+}
+
+impl Dimension {
+    /// Creates a dimension of a fixed size.
+    pub fn fixed(size: i64) -> Self {
+        Self {
+            dim_value: Some(size),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a dynamic dimension. The same name means the same size.
+    pub fn dynamic(name: &str) -> Self {
+        Self {
+            dim_param: Some(name.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

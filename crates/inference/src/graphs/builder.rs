@@ -1,26 +1,20 @@
 //! Writes a graph: values get names, constants are shared, and each method is one ONNX operation.
 //!
 //! Everything is opset 17, which ONNX Runtime's providers have supported for years. Arithmetic that must be exact uses
-//! only operations without a lower precision mode. Convolutions run in TF32 on NVIDIA GPUs by default, so there are
-//! none; [`Builder::slice`] adds neighbors instead. [`Builder::matmul`] documents what it needs.
+//! only operations without a lower precision mode. Convolutions run in TF32 on NVIDIA GPUs by default, so no image
+//! operation has one; [`Builder::slice`] adds neighbors instead. [`Builder::matmul`] documents what it needs.
 
 use prost::Message;
 
 use super::session::GraphModel;
 use crate::onnx::{
     AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorType, TypeProto, ValueInfoProto, data_type,
+    ValueInfoProto, data_type,
 };
 
 const OPSET: i64 = 17;
 /// The file version that belongs to opset 17.
 const IR_VERSION: i64 = 8;
-
-/// The schema's `AttributeProto.AttributeType` numbers.
-mod attribute_type {
-    pub const INT: i32 = 2;
-    pub const INTS: i32 = 7;
-}
 
 /// The end of a slice that takes the rest of an axis.
 pub const END: i64 = i64::MAX;
@@ -93,7 +87,7 @@ impl Builder {
 
     /// Declares `value` as the output `name`.
     pub fn output(&mut self, name: &str, value: &Value, kind: Kind, dims: &[Dim]) {
-        self.push("Identity", &[value], Vec::new(), name.to_owned());
+        self.push("Identity", &[value], Vec::new(), name);
         self.graph.output.push(declared(name, kind, dims));
     }
 
@@ -121,36 +115,22 @@ impl Builder {
             return Value(known.name().to_owned());
         }
         let name = format!("c{}", self.graph.initializer.len());
-        self.graph.initializer.push(TensorProto {
-            dims: dims.to_vec(),
-            data_type: Some(kind),
-            name: Some(name.clone()),
-            raw_data: Some(raw),
-            ..Default::default()
-        });
+        let constant = TensorProto::from_raw(&name, kind, dims, raw);
+        self.graph.initializer.push(constant);
         Value(name)
     }
 
     fn node(&mut self, op: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
         let name = format!("{}_{}", op.to_ascii_lowercase(), self.graph.node.len());
-        self.push(op, inputs, attributes, name.clone());
+        self.push(op, inputs, attributes, &name);
         Value(name)
     }
 
-    fn push(
-        &mut self,
-        op: &str,
-        inputs: &[&Value],
-        attribute: Vec<AttributeProto>,
-        output: String,
-    ) {
+    fn push(&mut self, op: &str, inputs: &[&Value], attribute: Vec<AttributeProto>, output: &str) {
+        let inputs: Vec<&str> = inputs.iter().map(|value| value.0.as_str()).collect();
         self.graph.node.push(NodeProto {
-            input: inputs.iter().map(|value| value.0.clone()).collect(),
-            name: Some(output.clone()),
-            output: vec![output],
-            op_type: Some(op.to_owned()),
             attribute,
-            ..Default::default()
+            ..NodeProto::new(op, &inputs, output)
         });
     }
 
@@ -200,13 +180,17 @@ impl Builder {
     }
 
     pub fn cast(&mut self, a: &Value, kind: Kind) -> Value {
-        let to = integer("to", i64::from(kind.number()));
+        let to = AttributeProto::from_integer("to", i64::from(kind.number()));
         self.node("Cast", &[a], vec![to])
     }
 
     /// Returns the elements of `axis` at `indices`. The axes of `indices` replace `axis`.
     pub fn gather(&mut self, a: &Value, indices: &Value, axis: i64) -> Value {
-        self.node("Gather", &[a, indices], vec![integer("axis", axis)])
+        self.node(
+            "Gather",
+            &[a, indices],
+            vec![AttributeProto::from_integer("axis", axis)],
+        )
     }
 
     /// Returns `start..end` of `axis`. Negative indices count from the end, and indices beyond the ends are clamped.
@@ -217,11 +201,19 @@ impl Builder {
     }
 
     pub fn concat(&mut self, parts: &[&Value], axis: i64) -> Value {
-        self.node("Concat", parts, vec![integer("axis", axis)])
+        self.node(
+            "Concat",
+            parts,
+            vec![AttributeProto::from_integer("axis", axis)],
+        )
     }
 
     pub fn transpose(&mut self, a: &Value, order: &[i64]) -> Value {
-        self.node("Transpose", &[a], vec![integer_list("perm", order)])
+        self.node(
+            "Transpose",
+            &[a],
+            vec![AttributeProto::from_integers("perm", order)],
+        )
     }
 
     pub fn unsqueeze(&mut self, a: &Value, axis: i64) -> Value {
@@ -243,6 +235,13 @@ impl Builder {
         self.node("MatMul", &[a, b], Vec::new())
     }
 
+    /// Returns the convolution with weights `[out, in, 1, 1]`, plus `bias` `[out]`. It may run in a lower precision, so
+    /// its values must be exact in every precision.
+    pub fn pointwise_conv(&mut self, a: &Value, weights: &Value, bias: &Value) -> Value {
+        let kernel = AttributeProto::from_integers("kernel_shape", &[1, 1]);
+        self.node("Conv", &[a, weights, bias], vec![kernel])
+    }
+
     /// Returns the sum along `axis`, which remains with a size of 1.
     pub fn sum(&mut self, a: &Value, axis: i64) -> Value {
         let axis = self.integers(&[axis]);
@@ -251,14 +250,15 @@ impl Builder {
 
     /// Returns the mean along `axis`, which remains with a size of 1.
     pub fn mean(&mut self, a: &Value, axis: i64) -> Value {
-        let axes = integer_list("axes", &[axis]);
+        let axes = AttributeProto::from_integers("axes", &[axis]);
         self.node("ReduceMean", &[a], vec![axes])
     }
 
     /// Returns the size of `axis` as a float of shape `[1]`.
     pub fn size(&mut self, a: &Value, axis: i64) -> Value {
-        let ends = vec![integer("start", axis), integer("end", axis + 1)];
-        let size = self.node("Shape", &[a], ends);
+        let ends = [("start", axis), ("end", axis + 1)];
+        let ends = ends.map(|(name, end)| AttributeProto::from_integer(name, end));
+        let size = self.node("Shape", &[a], ends.to_vec());
         self.cast(&size, Kind::F32)
     }
 
@@ -286,47 +286,9 @@ impl Builder {
 }
 
 fn declared(name: &str, kind: Kind, dims: &[Dim]) -> ValueInfoProto {
-    let dim = dims
-        .iter()
-        .map(|dim| match *dim {
-            Dim::Is(size) => Dimension {
-                dim_value: Some(size),
-                ..Default::default()
-            },
-            Dim::Free(name) => Dimension {
-                dim_param: Some(name.to_owned()),
-                ..Default::default()
-            },
-        })
-        .collect();
-    let tensor = TensorType {
-        elem_type: Some(kind.number()),
-        shape: Some(TensorShapeProto { dim }),
-    };
-    ValueInfoProto {
-        name: Some(name.to_owned()),
-        r#type: Some(TypeProto {
-            tensor_type: Some(tensor),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn integer(name: &str, value: i64) -> AttributeProto {
-    AttributeProto {
-        name: Some(name.to_owned()),
-        i: Some(value),
-        r#type: Some(attribute_type::INT),
-        ..Default::default()
-    }
-}
-
-fn integer_list(name: &str, values: &[i64]) -> AttributeProto {
-    AttributeProto {
-        name: Some(name.to_owned()),
-        ints: values.to_vec(),
-        r#type: Some(attribute_type::INTS),
-        ..Default::default()
-    }
+    let dim = dims.iter().map(|dim| match *dim {
+        Dim::Is(size) => Dimension::fixed(size),
+        Dim::Free(name) => Dimension::dynamic(name),
+    });
+    ValueInfoProto::new(name, kind.number(), dim.collect())
 }

@@ -35,15 +35,11 @@ impl Constant {
         }
     }
 
-    /// Returns the constant as an initializer, little-endian as the format requires.
+    /// Returns the constant as an initializer.
     pub fn to_tensor(&self, name: &str) -> TensorProto {
-        TensorProto {
-            dims: self.dims.iter().map(|&d| d as i64).collect(),
-            data_type: Some(data_type::FLOAT),
-            name: Some(name.to_owned()),
-            raw_data: Some(self.values.iter().flat_map(|v| v.to_le_bytes()).collect()),
-            ..Default::default()
-        }
+        let dims: Vec<i64> = self.dims.iter().map(|&d| d as i64).collect();
+        let raw = self.values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        TensorProto::from_raw(name, data_type::FLOAT, &dims, raw)
     }
 }
 
@@ -63,13 +59,8 @@ pub fn integers(tensor: &TensorProto) -> Result<Vec<i64>, PrepareError> {
 
 /// Returns a one-dimensional int64 initializer.
 pub fn integer_tensor(name: &str, values: &[i64]) -> TensorProto {
-    TensorProto {
-        dims: vec![values.len() as i64],
-        data_type: Some(data_type::INT64),
-        name: Some(name.to_owned()),
-        raw_data: Some(values.iter().flat_map(|v| v.to_le_bytes()).collect()),
-        ..Default::default()
-    }
+    let raw = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    TensorProto::from_raw(name, data_type::INT64, &[values.len() as i64], raw)
 }
 
 fn dims(tensor: &TensorProto) -> Result<Vec<usize>, PrepareError> {

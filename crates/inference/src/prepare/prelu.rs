@@ -40,25 +40,14 @@ pub fn split(graph: &mut GraphProto) -> Result<(), PrepareError> {
                 graph.initializer.push(slope.to_tensor(&weight(&below)));
                 let relu = format!("{y}_relu");
                 graph.node.extend([
-                    operation("Relu", &[x], &relu),
-                    operation("Mul", &[&relu, &weight(&above)], &above),
-                    operation("Mul", &[x, &weight(&below)], &below),
-                    operation("Add", &[&below, &above], y),
+                    NodeProto::new("Relu", &[x], &relu),
+                    NodeProto::new("Mul", &[&relu, &weight(&above)], &above),
+                    NodeProto::new("Mul", &[x, &weight(&below)], &below),
+                    NodeProto::new("Add", &[&below, &above], y),
                 ]);
             }
             _ => graph.node.push(node),
         }
     }
     Ok(())
-}
-
-fn operation(op_type: &str, inputs: &[&str], output: &str) -> NodeProto {
-    NodeProto {
-        input: inputs.iter().map(|&i| i.to_owned()).collect(),
-        output: vec![output.to_owned()],
-        // Outputs are unique, so the name is too. Profiles and errors show it.
-        name: Some(output.to_owned()),
-        op_type: Some(op_type.to_owned()),
-        ..Default::default()
-    }
 }

@@ -25,7 +25,7 @@ pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), P
         let dim = input.dim.get_mut(axis).ok_or_else(|| {
             PrepareError::Graph(format!("the first input has no dimension {axis}"))
         })?;
-        *dim = free(name.to_owned());
+        *dim = Dimension::dynamic(name);
     }
     let sized = axes.len() > 1;
     for output in &mut graph.output {
@@ -38,7 +38,7 @@ pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), P
             // [N, C, H, W] maps depend on both axes. [N, cells, values] lists depend on the size in their cells.
             let follows = axis == 0 || sized && (if rank == 4 { axis >= 2 } else { axis == 1 });
             if follows {
-                *dim = free(format!("{name}_{axis}"));
+                *dim = Dimension::dynamic(&format!("{name}_{axis}"));
             }
         }
     }
@@ -85,11 +85,4 @@ pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError
 
 fn shape_mut(value: &mut ValueInfoProto) -> Option<&mut TensorShapeProto> {
     value.r#type.as_mut()?.tensor_type.as_mut()?.shape.as_mut()
-}
-
-fn free(name: String) -> Dimension {
-    Dimension {
-        dim_param: Some(name),
-        ..Default::default()
-    }
 }

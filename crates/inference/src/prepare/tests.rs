@@ -4,56 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::onnx::{
-    AttributeProto, Dimension, ModelProto, NodeProto, TensorProto, TensorShapeProto, TensorType,
-    TypeProto, ValueInfoProto, data_type,
+    AttributeProto, Dimension, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
 
-fn node(op_type: &str, inputs: &[&str], output: &str) -> NodeProto {
-    NodeProto {
-        input: inputs.iter().map(|&i| i.into()).collect(),
-        output: vec![output.into()],
-        op_type: Some(op_type.into()),
-        ..Default::default()
-    }
-}
-
 fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
-    let dim = dims
-        .iter()
-        .map(|&d| Dimension {
-            dim_value: Some(d),
-            ..Default::default()
-        })
-        .collect();
-    ValueInfoProto {
-        name: Some(name.into()),
-        r#type: Some(TypeProto {
-            tensor_type: Some(TensorType {
-                elem_type: Some(data_type::FLOAT),
-                shape: Some(TensorShapeProto { dim }),
-            }),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn tensor(name: &str, kind: i32, dims: &[i64], raw: Vec<u8>) -> TensorProto {
-    TensorProto {
-        dims: dims.to_vec(),
-        data_type: Some(kind),
-        name: Some(name.into()),
-        raw_data: Some(raw),
-        ..Default::default()
-    }
-}
-
-fn attribute(name: &str, i: i64) -> AttributeProto {
-    AttributeProto {
-        name: Some(name.into()),
-        i: Some(i),
-        ..Default::default()
-    }
+    let dims = dims.iter().map(|&dim| Dimension::fixed(dim)).collect();
+    ValueInfoProto::new(name, data_type::FLOAT, dims)
 }
 
 fn le<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
@@ -63,38 +19,41 @@ fn le<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
 /// Returns a graph with a quantized 2×2 weight behind a Reshape, a PRelu, a Reshape to `[1, −1, 2]`, an input that has
 /// an initializer and an input that nothing reads.
 fn model() -> ModelProto {
-    let mut dequantize = node("DequantizeLinear", &["q", "s", "z"], "w0");
-    dequantize.attribute = vec![attribute("axis", 1), attribute("block_size", 2)];
+    let mut dequantize = NodeProto::new("DequantizeLinear", &["q", "s", "z"], "w0");
+    dequantize.attribute = vec![
+        AttributeProto::from_integer("axis", 1),
+        AttributeProto::from_integer("block_size", 2),
+    ];
     let graph = GraphProto {
         node: vec![
             dequantize,
-            node("Reshape", &["w0", "w_shape"], "w"),
-            node("Mul", &["x", "w"], "m"),
-            node("PRelu", &["m", "slope"], "p"),
-            node("Reshape", &["p", "out_shape"], "y"),
+            NodeProto::new("Reshape", &["w0", "w_shape"], "w"),
+            NodeProto::new("Mul", &["x", "w"], "m"),
+            NodeProto::new("PRelu", &["m", "slope"], "p"),
+            NodeProto::new("Reshape", &["p", "out_shape"], "y"),
         ],
         initializer: vec![
-            tensor("q", data_type::INT8, &[1, 4], vec![1, 2, 0xff, 0x80]),
-            tensor(
+            TensorProto::from_raw("q", data_type::INT8, &[1, 4], vec![1, 2, 0xff, 0x80]),
+            TensorProto::from_raw(
                 "s",
                 data_type::FLOAT,
                 &[1, 2],
                 le(&[0.5f32.to_le_bytes(), 2f32.to_le_bytes()]),
             ),
-            tensor("z", data_type::INT8, &[1, 2], vec![0, 1]),
-            tensor(
+            TensorProto::from_raw("z", data_type::INT8, &[1, 2], vec![0, 1]),
+            TensorProto::from_raw(
                 "w_shape",
                 data_type::INT64,
                 &[2],
                 le(&[2i64, 2].map(i64::to_le_bytes)),
             ),
-            tensor(
+            TensorProto::from_raw(
                 "slope",
                 data_type::FLOAT,
                 &[1, 1, 1],
                 0.25f32.to_le_bytes().to_vec(),
             ),
-            tensor(
+            TensorProto::from_raw(
                 "out_shape",
                 data_type::INT64,
                 &[3],

@@ -1,14 +1,11 @@
 //! A small graph whose outputs are known without running it: y = relu(w · x + b) for each pixel, with integers that
 //! every precision holds exactly.
 
-use prost::Message;
-
 use crate::{
     backend::{BackendError, Batch, Session},
-    graphs::session::GraphModel,
-    onnx::{
-        AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-        TensorProto, TensorShapeProto, TensorType, TypeProto, ValueInfoProto, data_type,
+    graphs::{
+        builder::{Builder, Dim, Kind},
+        session::GraphModel,
     },
     tensor::Tensor,
 };
@@ -19,9 +16,6 @@ const OUT: usize = 8;
 const SIDE: usize = 8;
 
 const ROWS: usize = 2;
-
-/// The schema's `AttributeProto.AttributeType` of a list of integers.
-const INTS: i32 = 7;
 
 fn weight(output: usize, input: usize) -> f32 {
     ((output * 3 + input * 5) % 7) as f32 - 3.0
@@ -39,49 +33,18 @@ fn input() -> Vec<f32> {
 
 /// Returns the graph.
 pub(super) fn model() -> GraphModel {
-    let conv = NodeProto {
-        input: names(["x", "w", "b"]),
-        output: names(["z"]),
-        op_type: Some("Conv".to_owned()),
-        attribute: vec![AttributeProto {
-            name: Some("kernel_shape".to_owned()),
-            ints: vec![1, 1],
-            r#type: Some(INTS),
-            ..AttributeProto::default()
-        }],
-        ..NodeProto::default()
-    };
-    let relu = NodeProto {
-        input: names(["z"]),
-        output: names(["y"]),
-        op_type: Some("Relu".to_owned()),
-        ..NodeProto::default()
-    };
+    let dims = |sizes: [usize; 4]| sizes.map(|size| size as i64);
     let weights = (0..OUT).flat_map(|output| (0..IN).map(move |input| weight(output, input)));
-    let graph = GraphProto {
-        node: vec![conv, relu],
-        name: Some("proof".to_owned()),
-        initializer: vec![
-            constant("w", &[OUT, IN, 1, 1], weights.collect()),
-            constant("b", &[OUT], (0..OUT).map(bias).collect()),
-        ],
-        input: vec![value("x", &[ROWS, IN, SIDE, SIDE])],
-        output: vec![value("y", &[ROWS, OUT, SIDE, SIDE])],
-        ..GraphProto::default()
-    };
-    let model = ModelProto {
-        ir_version: Some(8),
-        opset_import: vec![OperatorSetIdProto {
-            domain: None,
-            version: Some(17),
-        }],
-        graph: Some(graph),
-        ..ModelProto::default()
-    };
-    GraphModel {
-        name: "proof",
-        bytes: model.encode_to_vec(),
-    }
+    let (weights, bias): (Vec<f32>, Vec<f32>) = (weights.collect(), (0..OUT).map(bias).collect());
+    Builder::write("proof", |b| {
+        let x = b.input("x", Kind::F32, &dims([ROWS, IN, SIDE, SIDE]).map(Dim::Is));
+        let weights = b.floats(&dims([OUT, IN, 1, 1]), &weights);
+        let bias = b.floats(&[OUT as i64], &bias);
+        let z = b.pointwise_conv(&x, &weights, &bias);
+        let y = b.relu(&z);
+        let shape = dims([ROWS, OUT, SIDE, SIDE]).map(Dim::Is);
+        b.output("y", &y, Kind::F32, &shape);
+    })
 }
 
 /// Runs the graph and compares its outputs with the known ones.
@@ -133,39 +96,4 @@ fn answer(input: &[f32]) -> Vec<f32> {
         }
     }
     answer
-}
-
-fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
-    names.map(str::to_owned).to_vec()
-}
-
-fn constant(name: &str, dims: &[usize], data: Vec<f32>) -> TensorProto {
-    TensorProto {
-        name: Some(name.to_owned()),
-        dims: dims.iter().map(|&dim| dim as i64).collect(),
-        data_type: Some(data_type::FLOAT),
-        float_data: data,
-        ..TensorProto::default()
-    }
-}
-
-fn value(name: &str, dims: &[usize]) -> ValueInfoProto {
-    let dims = dims.iter().map(|&dim| Dimension {
-        dim_value: Some(dim as i64),
-        ..Dimension::default()
-    });
-    let tensor = TensorType {
-        elem_type: Some(data_type::FLOAT),
-        shape: Some(TensorShapeProto {
-            dim: dims.collect(),
-        }),
-    };
-    ValueInfoProto {
-        name: Some(name.to_owned()),
-        r#type: Some(TypeProto {
-            tensor_type: Some(tensor),
-            ..TypeProto::default()
-        }),
-        ..ValueInfoProto::default()
-    }
 }
