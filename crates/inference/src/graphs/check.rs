@@ -59,13 +59,6 @@ pub fn open_each(model: &GraphModel) -> Vec<(&'static str, Graph)> {
         .collect()
 }
 
-/// Returns the same sessions without OpenVINO's.
-pub fn open_without_openvino(model: &GraphModel) -> Vec<(&'static str, Graph)> {
-    let mut sessions = open_each(model);
-    sessions.retain(|(runtime, _)| *runtime != "openvino");
-    sessions
-}
-
 /// One of the runtimes that compute the graphs here.
 #[derive(Clone, Copy)]
 pub struct Runtime {
