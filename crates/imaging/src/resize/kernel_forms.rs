@@ -1,4 +1,4 @@
-//! Test support: which forms of a kernel this CPU can run.
+//! Test support: samples for kernels, and which forms of a kernel this CPU can run.
 
 use std::io::Write;
 
@@ -17,14 +17,36 @@ macro_rules! has_features {
 }
 pub(super) use has_features;
 
+/// Returns random numbers of 16 bits. They are the same in every run.
+pub(super) fn noise() -> impl Iterator<Item = u16> {
+    let mut state = 1u32;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as u16
+    })
+}
+
+/// Stands for a form that the CPU cannot run. Accepts the form's arguments.
+pub(super) fn not_run<T>(_: T) -> bool {
+    false
+}
+
 /// A form of a kernel after its comparison with the definition.
 pub(super) struct Form {
-    /// The kernel and the form.
-    pub(super) name: &'static str,
-    /// Whether the CPU has the features that the form needs.
-    pub(super) is_supported: bool,
-    /// Whether the form ran.
-    pub(super) ran: bool,
+    name: &'static str,
+    is_supported: bool,
+    ran: bool,
+}
+
+impl Form {
+    /// Names the kernel and the form, and says whether the CPU has the features that it needs and whether it ran.
+    pub(super) fn new(name: &'static str, is_supported: bool, ran: bool) -> Self {
+        Self {
+            name,
+            is_supported,
+            ran,
+        }
+    }
 }
 
 /// Asserts that every portable form ran, and that every other form ran exactly if the CPU supports it. Lists them on

@@ -14,7 +14,7 @@
 //! |---|---|---|---|
 //! | [`prefix_sum`] | vertical | 16-bit fixed point | [`mod@rounded`] with AVX-512 VBMI and VNNI, scales 1 to 22, rows of 128 samples or more |
 //! | [`dot_product`] | horizontal | 16-bit fixed point | after [`prefix_sum`], up to 40 taps |
-//! | [`direct_sum`] | vertical | 32-bit fixed point or f32 | everything else |
+//! | [`direct_sum`] | vertical | f32 | everything else |
 //! | [`float_taps`] | horizontal | f32 | after [`direct_sum`] |
 //!
 //! `fast_image_resize` does not replace them: a file takes 4 % longer with its bytes, which round twice, and 70 % longer

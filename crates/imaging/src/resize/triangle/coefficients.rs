@@ -6,7 +6,7 @@ use crate::resize::{view::Axis, window::windows};
 /// Fractional bits of a fixed-point weight. A weight of 1 fits 16 bits with its sign.
 pub(super) const WEIGHT_BITS: u32 = 14;
 /// A weight of 1 in fixed point.
-pub(super) const ONE: f64 = (1 << WEIGHT_BITS) as f64;
+const ONE: f64 = (1 << WEIGHT_BITS) as f64;
 
 /// The number type of a weight.
 pub(super) trait Weight: Copy {

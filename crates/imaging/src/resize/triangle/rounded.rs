@@ -5,10 +5,9 @@ use multiversion::{multiversion, target::match_target};
 
 use super::{
     BLOCK, CHANNELS, Quad,
-    direct_sum::{DirectSum, sum_fixed},
     dot_product::{self, DotProduct},
-    float_taps::{self, FloatTaps},
     prefix_sum::PrefixSum,
+    unrounded::{UnroundedRows, unrounded},
 };
 use crate::{
     checkpoint::passed,
@@ -23,26 +22,21 @@ pub(crate) struct RoundedRows<'a> {
     kernels: Kernels<'a>,
     /// One row, in blocks.
     pixels: Vec<[Pixel; BLOCK]>,
-    /// The work on a row.
-    work: usize,
 }
 
-/// The kernels of both passes, and the row between them. That row is as wide as the source, and longer by what the
-/// horizontal kernel reads with weight 0.
+/// The kernels of both passes.
 enum Kernels<'a> {
     /// 16-bit fixed point.
     FixedPoint {
         vertical: PrefixSum<'a>,
         horizontal: DotProduct,
+        /// The row between the passes. It is as wide as the source, and longer by what the horizontal kernel reads with
+        /// weight 0.
         row: Vec<i16>,
+        /// The work on a row.
+        work: usize,
     },
-    /// 32-bit sums down the columns, f32 along the rows.
-    Float {
-        vertical: DirectSum<'a, i16>,
-        horizontal: FloatTaps,
-        row: Vec<f32>,
-        levels: Vec<Quad>,
-    },
+    Float(UnroundedRows<'a>),
 }
 
 /// Returns the rows of a view of `image`, at most one level from Pillow's `BILINEAR`.
@@ -72,29 +66,21 @@ impl<'a> RoundedRows<'a> {
             vertical,
             row: vec![0; stride + horizontal.overread()],
             horizontal,
+            work: work_of_row(image, view),
         };
-        Some(Self::new(kernels, image, view))
+        Some(Self::new(kernels, view))
     }
 
     /// Uses the float kernels, which accept every view.
     pub(super) fn float(image: &'a RgbImage, view: &View) -> Self {
-        let stride = image.width() as usize * CHANNELS;
-        let horizontal = FloatTaps::new(&view.columns);
-        let kernels = Kernels::Float {
-            vertical: DirectSum::new(image.as_raw(), stride, &view.rows),
-            row: vec![0.0; stride + horizontal.overread()],
-            levels: vec![[0.0; 16]; horizontal.quads()],
-            horizontal,
-        };
-        Self::new(kernels, image, view)
+        Self::new(Kernels::Float(unrounded(image, view)), view)
     }
 
-    fn new(kernels: Kernels<'a>, image: &RgbImage, view: &View) -> Self {
+    fn new(kernels: Kernels<'a>, view: &View) -> Self {
         let blocks = view.columns.range.len().div_ceil(BLOCK);
         Self {
             kernels,
             pixels: vec![[Pixel::default(); BLOCK]; blocks],
-            work: work_of_row(image, view),
         }
     }
 
@@ -105,22 +91,14 @@ impl<'a> RoundedRows<'a> {
                 vertical,
                 horizontal,
                 row,
+                work,
             } => {
                 vertical.next(row)?;
                 dot_product::weigh(row, horizontal, &mut self.pixels);
+                passed(*work);
             }
-            Kernels::Float {
-                vertical,
-                horizontal,
-                row,
-                levels,
-            } => {
-                sum_fixed(&vertical.next()?, row);
-                float_taps::weigh(row, horizontal, levels);
-                round(levels, self.pixels.as_flattened_mut());
-            }
+            Kernels::Float(rows) => round(rows.next()?, self.pixels.as_flattened_mut()),
         }
-        passed(self.work);
         Some(self.pixels.as_flattened())
     }
 }

@@ -43,39 +43,25 @@ fn ran(compare: impl Fn(&Axis) -> Outcome) -> bool {
 fn every_form_that_this_cpu_supports_equals_the_definition() {
     let avx512_bw = has_features!("avx512f", "avx512bw");
     let avx512_vnni = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
-    let form = |name, is_supported, ran| Form {
-        name,
-        is_supported,
-        ran,
-    };
     assert_ran(&[
-        form(
-            "direct sum (fixed point, portable)",
-            true,
-            ran(vertical::direct_fixed),
-        ),
-        form(
-            "direct sum (f32, portable)",
-            true,
-            ran(vertical::direct_float),
-        ),
-        form(
+        Form::new("direct sum (portable)", true, ran(vertical::direct)),
+        Form::new(
             "prefix sum (portable)",
             true,
             ran(vertical::prefix_portable),
         ),
-        form(
+        Form::new(
             "prefix sum (AVX-512)",
             avx512_bw,
             ran(vertical::prefix_avx512),
         ),
-        form("float taps (portable)", true, ran(horizontal::float)),
-        form(
+        Form::new("float taps (portable)", true, ran(horizontal::float)),
+        Form::new(
             "dot product (portable)",
             true,
             ran(horizontal::dot_portable),
         ),
-        form(
+        Form::new(
             "dot product (AVX-512)",
             avx512_vnni,
             ran(horizontal::dot_avx512),
@@ -106,8 +92,7 @@ proptest! {
         let start = skipped.0.min(target - 1);
         let range = start..target.saturating_sub(skipped.1).max(start + 1);
         let axis = Axis { source, target, range };
-        vertical::direct_fixed(&axis);
-        vertical::direct_float(&axis);
+        vertical::direct(&axis);
         let accepted = vertical::prefix_portable(&axis) == Outcome::Compared;
         prop_assert_eq!(accepted, (target..=22 * target).contains(&source), "{:?}", axis);
         vertical::prefix_avx512(&axis);
@@ -133,8 +118,7 @@ fn every_vertical_form_keeps_a_flat_level() {
             let prefix = vertical::prefix_sum(&axis, samples(), forms::prefix_portable);
             assert_eq!(prefix, Outcome::Compared, "{axis:?}");
             vertical::prefix_sum(&axis, samples(), forms::prefix_avx512);
-            vertical::direct_sum_fixed(&axis, samples());
-            vertical::direct_sum_float(&axis, samples());
+            vertical::direct_sum(&axis, samples());
         }
     }
 }

@@ -4,7 +4,7 @@ use image::RgbImage;
 
 use super::{
     CHANNELS, Quad,
-    direct_sum::{DirectSum, sum_float},
+    direct_sum::{self, DirectSum},
     float_taps::{self, FloatTaps},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 /// The rows of a resized image, from the top.
 pub(crate) struct UnroundedRows<'a> {
-    vertical: DirectSum<'a, f32>,
+    vertical: DirectSum<'a>,
     horizontal: FloatTaps,
     /// One row as wide as the source, and longer by what the horizontal kernel reads with weight 0.
     row: Vec<f32>,
@@ -39,7 +39,7 @@ pub(crate) fn unrounded<'a>(image: &'a RgbImage, view: &View) -> UnroundedRows<'
 impl UnroundedRows<'_> {
     /// Returns the next row, in complete quads, or `None` after the last one.
     pub(crate) fn next(&mut self) -> Option<&[Quad]> {
-        sum_float(&self.vertical.next()?, &mut self.row);
+        direct_sum::sum(&self.vertical.next()?, &mut self.row);
         float_taps::weigh(&self.row, &self.horizontal, &mut self.levels);
         passed(self.work);
         Some(&self.levels)

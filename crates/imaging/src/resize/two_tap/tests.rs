@@ -7,12 +7,7 @@ use super::{
     horizontal::{self, TapPairs},
     vertical, *,
 };
-use crate::resize::kernel_forms::{Form, assert_ran, has_features};
-
-/// Stands for a form that the CPU cannot run. Accepts the form's arguments.
-fn not_run<T>(_: T) -> bool {
-    false
-}
+use crate::resize::kernel_forms::{Form, assert_ran, has_features, noise, not_run};
 
 // Each function runs one form and returns `true`, or returns `false` if the CPU cannot run it.
 
@@ -105,15 +100,6 @@ fn vertical_ran(form: Vertical, rows: [&Block; 2], upper_weight: u16) -> bool {
     true
 }
 
-/// Returns random numbers of 16 bits. They are the same in every run.
-fn noise() -> impl Iterator<Item = u16> {
-    let mut state = 1u32;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) as u16
-    })
-}
-
 fn noise_row(pixels: usize) -> Vec<u8> {
     let samples = noise().map(|v| (v >> 8) as u8);
     samples.take(pixels * RGB).collect()
@@ -152,17 +138,12 @@ fn every_form_that_this_cpu_supports_equals_opencv() {
     });
     let avx2 = has_features!("avx2");
     let avx512_vbmi = has_features!("avx512f", "avx512bw", "avx512vbmi");
-    let form = |name, is_supported, ran| Form {
-        name,
-        is_supported,
-        ran,
-    };
     assert_ran(&[
-        form("two taps horizontal (portable)", true, horizontal[0]),
-        form("two taps horizontal (AVX2)", avx2, horizontal[1]),
-        form("two taps horizontal (AVX-512)", avx512_vbmi, horizontal[2]),
-        form("two taps vertical (portable)", true, vertical[0]),
-        form("two taps vertical (AVX2)", avx2, vertical[1]),
+        Form::new("two taps horizontal (portable)", true, horizontal[0]),
+        Form::new("two taps horizontal (AVX2)", avx2, horizontal[1]),
+        Form::new("two taps horizontal (AVX-512)", avx512_vbmi, horizontal[2]),
+        Form::new("two taps vertical (portable)", true, vertical[0]),
+        Form::new("two taps vertical (AVX2)", avx2, vertical[1]),
     ]);
 }
 

@@ -7,6 +7,7 @@ use multiversion::{multiversion, target::match_target};
 
 use crate::resize::{
     Pixel,
+    kernel_forms::not_run,
     triangle::{
         BLOCK,
         dot_product::{self, DotProduct},
@@ -23,20 +24,6 @@ pub(super) enum Outcome {
     AxisRefused,
     /// The CPU lacks an instruction of the form.
     MissingFeatures,
-}
-
-/// Returns random numbers of 16 bits. They are the same in every run.
-pub(super) fn noise() -> impl Iterator<Item = u16> {
-    let mut state = 1u32;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) as u16
-    })
-}
-
-/// Stands for a form that the CPU cannot run. Accepts the form's arguments.
-fn not_run<T>(_: T) -> bool {
-    false
 }
 
 // Each function runs one form and returns `true`, or returns `false` if the CPU cannot run it.

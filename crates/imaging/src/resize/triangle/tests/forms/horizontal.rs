@@ -1,8 +1,9 @@
 //! Comparisons of the horizontal kernels.
 
-use super::{Outcome, noise};
+use super::Outcome;
 use crate::resize::{
     Pixel,
+    kernel_forms::noise,
     triangle::{
         BLOCK, CHANNELS,
         dot_product::DotProduct,

@@ -1,11 +1,12 @@
 //! Comparisons of the vertical kernels.
 
-use super::{Outcome, noise};
+use super::Outcome;
 use crate::resize::{
+    kernel_forms::noise,
     triangle::{
-        direct_sum::{DirectSum, sum_fixed, sum_float},
+        direct_sum::{self, DirectSum},
         prefix_sum::{Block, LEVEL_BITS, PrefixSum, SegmentRows},
-        tests::definition::{fixed_point_bound, float_bound, mean, window},
+        tests::definition::{float_bound, mean, window},
     },
     view::Axis,
 };
@@ -47,35 +48,15 @@ fn assert_row(
     }
 }
 
-pub(in crate::resize::triangle::tests) fn direct_sum_fixed(
+pub(in crate::resize::triangle::tests) fn direct_sum(
     axis: &Axis,
     samples: impl Iterator<Item = u8>,
 ) -> Outcome {
     let source = source(axis, samples);
-    let mut rows = DirectSum::<i16>::new(&source, STRIDE, axis);
+    let mut rows = DirectSum::new(&source, STRIDE, axis);
     let mut out = vec![f32::NAN; STRIDE];
     for position in axis.range.clone() {
-        sum_fixed(&rows.next().unwrap(), &mut out);
-        let levels = out.iter().copied().map(f64::from);
-        assert_row(axis, position, &source, levels, fixed_point_bound);
-    }
-    assert!(rows.next().is_none());
-    Outcome::Compared
-}
-
-pub(in crate::resize::triangle::tests) fn direct_fixed(axis: &Axis) -> Outcome {
-    direct_sum_fixed(axis, noise_levels())
-}
-
-pub(in crate::resize::triangle::tests) fn direct_sum_float(
-    axis: &Axis,
-    samples: impl Iterator<Item = u8>,
-) -> Outcome {
-    let source = source(axis, samples);
-    let mut rows = DirectSum::<f32>::new(&source, STRIDE, axis);
-    let mut out = vec![f32::NAN; STRIDE];
-    for position in axis.range.clone() {
-        sum_float(&rows.next().unwrap(), &mut out);
+        direct_sum::sum(&rows.next().unwrap(), &mut out);
         let levels = out.iter().copied().map(f64::from);
         assert_row(axis, position, &source, levels, float_bound);
     }
@@ -83,8 +64,8 @@ pub(in crate::resize::triangle::tests) fn direct_sum_float(
     Outcome::Compared
 }
 
-pub(in crate::resize::triangle::tests) fn direct_float(axis: &Axis) -> Outcome {
-    direct_sum_float(axis, noise_levels())
+pub(in crate::resize::triangle::tests) fn direct(axis: &Axis) -> Outcome {
+    direct_sum(axis, noise_levels())
 }
 
 pub(in crate::resize::triangle::tests) fn prefix_sum(
