@@ -1,11 +1,9 @@
 //! The body of a run: the JSON and the rows after it.
 
 use bytes::Bytes;
+use serde_json::json;
 
-use super::{
-    failure::Failure,
-    wire::{BinaryData, BinarySize, FP32, RequestHead, RequestInput, RequestOutput},
-};
+use super::{failure::Failure, wire::FP32};
 use crate::{backend::Batch, tensor::Signature};
 
 /// A body that can be sent several times without being built again.
@@ -22,35 +20,25 @@ pub(super) struct Body {
 /// # Errors
 /// Returns [`Failure::Malformed`] if the signature has no input.
 pub(super) fn encoded(id: &str, signature: &Signature, batch: Batch<'_>) -> Result<Body, Failure> {
-    let malformed = |detail: &str| Failure::Malformed(detail.to_owned());
     let input = signature
         .inputs
         .first()
-        .ok_or_else(|| malformed("the model has no input"))?;
-    let shape = batch.shape();
+        .ok_or_else(|| Failure::Malformed("the model has no input".to_owned()))?;
     let values = size_of_val(batch.data);
-    let head = RequestHead {
-        id,
-        inputs: [RequestInput {
-            name: &input.name,
-            shape: &shape,
-            datatype: FP32,
-            parameters: BinarySize {
-                binary_data_size: Some(values),
-            },
+    let outputs = signature.outputs.iter();
+    let outputs =
+        outputs.map(|port| json!({"name": port.name, "parameters": {"binary_data": true}}));
+    let head = json!({
+        "id": id,
+        "inputs": [{
+            "name": input.name, "shape": batch.shape(), "datatype": FP32,
+            "parameters": {"binary_data_size": values},
         }],
-        outputs: signature
-            .outputs
-            .iter()
-            .map(|port| RequestOutput {
-                name: &port.name,
-                parameters: BinaryData { binary_data: true },
-            })
-            .collect(),
-    };
-    let head = serde_json::to_vec(&head).map_err(|error| malformed(&error.to_string()))?;
+        "outputs": outputs.collect::<Vec<_>>(),
+    });
+    let head = head.to_string();
     let mut bytes = Vec::with_capacity(head.len() + values);
-    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(head.as_bytes());
     append(&mut bytes, batch.data);
     Ok(Body {
         head_len: head.len(),

@@ -1,9 +1,9 @@
-//! The JSON of the Open Inference Protocol, limited to the fields that are used, with the parameters of its extension
-//! for binary tensors. Unknown fields in responses are ignored.
+//! The JSON of responses in the Open Inference Protocol, limited to the fields that are used, with the parameters of its
+//! extension for binary tensors. Unknown fields are ignored.
 //!
 //! Source: the protocol's `open_inference_rest.yaml`, and Triton's `extension_binary_data.md`.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The header with the length of the JSON before the binary tensors.
 pub(super) const HEAD_LENGTH: &str = "inference-header-content-length";
@@ -11,41 +11,11 @@ pub(super) const HEAD_LENGTH: &str = "inference-header-content-length";
 /// The datatype of every tensor.
 pub(super) const FP32: &str = "FP32";
 
-/// The JSON of a run.
-#[derive(Debug, Serialize)]
-pub(super) struct RequestHead<'a> {
-    pub id: &'a str,
-    pub inputs: [RequestInput<'a>; 1],
-    pub outputs: Vec<RequestOutput<'a>>,
-}
-
-/// An input whose values follow the JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct RequestInput<'a> {
-    pub name: &'a str,
-    pub shape: &'a [usize],
-    pub datatype: &'static str,
-    pub parameters: BinarySize,
-}
-
 /// The number of bytes of a tensor after the JSON.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct BinarySize {
     #[serde(default)]
     pub binary_data_size: Option<usize>,
-}
-
-/// A requested output, whose values follow the JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct RequestOutput<'a> {
-    pub name: &'a str,
-    pub parameters: BinaryData,
-}
-
-/// Whether the values follow the JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct BinaryData {
-    pub binary_data: bool,
 }
 
 /// The JSON of a response.
