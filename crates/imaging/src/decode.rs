@@ -172,6 +172,10 @@ impl From<Exceeded> for DecodeError {
 }
 
 impl DecodeError {
+    const fn truncated(format: Format) -> Self {
+        Self::Truncated { format }
+    }
+
     fn corrupt(format: Format, detail: &str) -> Self {
         Self::Corrupt {
             format,

@@ -11,9 +11,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     if let Some(header) = Header::parse(bytes) {
         options.limits.check_size(header.width, header.height)?;
         if header.min_length().is_some_and(|n| n > bytes.len() as u64) {
-            return Err(DecodeError::Truncated {
-                format: Format::Bmp,
-            });
+            return Err(DecodeError::truncated(Format::Bmp));
         }
     }
     let decoder = BmpDecoder::new(Cursor::new(bytes))

@@ -36,22 +36,21 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Returns the bytes at an offset, the most significant first.
+    fn bytes<const LEN: usize>(&self, at: usize) -> Option<[u8; LEN]> {
+        let mut bytes = *self.block.get(at..)?.first_chunk()?;
+        if !self.big_endian {
+            bytes.reverse();
+        }
+        Some(bytes)
+    }
+
     fn u16(&self, at: usize) -> Option<u16> {
-        let bytes = self.block.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(if self.big_endian {
-            u16::from_be_bytes(bytes)
-        } else {
-            u16::from_le_bytes(bytes)
-        })
+        self.bytes(at).map(u16::from_be_bytes)
     }
 
     fn u32(&self, at: usize) -> Option<u32> {
-        let bytes = self.block.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if self.big_endian {
-            u32::from_be_bytes(bytes)
-        } else {
-            u32::from_le_bytes(bytes)
-        })
+        self.bytes(at).map(u32::from_be_bytes)
     }
 }
 
@@ -74,11 +73,7 @@ mod tests {
                 v.to_le_bytes()
             }
         };
-        let mut block = if big_endian {
-            b"MM\0*".to_vec()
-        } else {
-            b"II*\0".to_vec()
-        };
+        let mut block = if big_endian { b"MM\0*" } else { b"II*\0" }.to_vec();
         block.extend(long(8));
         block.extend(short(2));
         // An unrelated entry first: ImageWidth.

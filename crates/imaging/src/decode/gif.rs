@@ -24,9 +24,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
 
 /// Reads the blocks up to the end of the first frame's data and returns its size.
 fn first_frame(bytes: &[u8]) -> Result<(u32, u32), DecodeError> {
-    let truncated = || DecodeError::Truncated {
-        format: Format::Gif,
-    };
+    let truncated = || DecodeError::truncated(Format::Gif);
     let mut blocks = Blocks { bytes, at: 6 };
     let screen = blocks.take(7).ok_or_else(truncated)?;
     blocks.color_table(screen[4]).ok_or_else(truncated)?;

@@ -35,9 +35,7 @@ const OTHER_CONTINUATIONS: [[u8; 4]; 3] = [
     [0xD3, 0x94, 0x2E, 0x6B],
 ];
 
-const TRUNCATED: DecodeError = DecodeError::Truncated {
-    format: Format::Jpeg,
-};
+const TRUNCATED: DecodeError = DecodeError::truncated(Format::Jpeg);
 
 /// Files with more scans are not reduced, and are not decoded without an end marker. Encoders write about ten scans, and each
 /// scan takes the time of a whole image. The decoder refuses more than a hundred.

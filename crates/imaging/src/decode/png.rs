@@ -111,9 +111,7 @@ fn check_header(data: &[u8], file: u64, options: &DecodeOptions) -> Result<(), D
     };
     let row = (u64::from(width) * channels * u64::from(*depth)).div_ceil(8);
     if row * u64::from(height) / DEFLATE_RATIO > file {
-        return Err(DecodeError::Truncated {
-            format: Format::Png,
-        });
+        return Err(DecodeError::truncated(Format::Png));
     }
     Ok(())
 }

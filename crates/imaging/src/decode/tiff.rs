@@ -23,9 +23,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
     limits.check_size(width, height)?;
     let bilevel = decoder.original_color_type() == image::ExtendedColorType::L1;
     if !bilevel && decoder.total_bytes() / COMPRESSION_RATIO > bytes.len() as u64 {
-        return Err(DecodeError::Truncated {
-            format: Format::Tiff,
-        });
+        return Err(DecodeError::truncated(Format::Tiff));
     }
     Chunks::read(bytes)
         .map_err(|_| DecodeError::corrupt(Format::Tiff, "its directory cannot be read"))?

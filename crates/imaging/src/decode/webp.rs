@@ -129,9 +129,7 @@ impl File {
             return Err(missing_frame(bytes));
         };
         if !frame.is_complete() {
-            return Err(DecodeError::Truncated {
-                format: Format::Webp,
-            });
+            return Err(DecodeError::truncated(Format::Webp));
         }
         if frame.size().is_none() {
             let detail = "its frame has no valid header";
@@ -165,9 +163,7 @@ fn missing_frame(bytes: &[u8]) -> DecodeError {
     let stated = bytes.get(4..8).and_then(|b| b.try_into().ok());
     let stated = stated.map_or(0, u32::from_le_bytes) as usize;
     if stated.saturating_add(8) > bytes.len() {
-        DecodeError::Truncated {
-            format: Format::Webp,
-        }
+        DecodeError::truncated(Format::Webp)
     } else {
         DecodeError::corrupt(Format::Webp, "it has no frame")
     }
