@@ -18,6 +18,8 @@ pub use memory::{DeviceMemory, Hardware};
 
 mod memory;
 pub(crate) mod supervisor;
+#[cfg(test)]
+pub(crate) mod testing;
 mod worker;
 
 /// The requested and the active device of an operation.

@@ -9,14 +9,11 @@ use futures::{FutureExt, future::join_all};
 use super::*;
 use crate::metrics::recorder::Recorder;
 use crate::pool::{CpuPool, Stage};
-use crate::{breaker::BreakerSettings, graphs::session::GraphModel, placement::Precision};
-use facescan_clock::SystemClock;
-
-const CUDA: DevicePlacement = DevicePlacement {
-    provider: Provider::Cuda,
-    index: 0,
-    precision: Precision::Full,
+use crate::{
+    device::testing::{self, CUDA, Setting, USUAL, fallbacks},
+    graphs::session::GraphModel,
 };
+use facescan_clock::SystemClock;
 
 /// Doubles a number on the CPU. The device runs `device` instead.
 struct Doubling {
@@ -59,30 +56,12 @@ struct Rig {
     metrics: Recorder,
 }
 
-#[derive(Clone, Copy)]
-struct Setting {
-    run_timeout: Duration,
-    check_every: u64,
-    trip_after: u32,
-}
-
-const USUAL: Setting = Setting {
-    run_timeout: Duration::from_secs(60),
-    check_every: 0,
-    trip_after: 3,
-};
-
 fn rig(
     setting: Setting,
     device: impl Fn(u32) -> Result<u32, BackendError> + Send + Sync + 'static,
 ) -> Rig {
     let device: Arc<DeviceRun> = Arc::new(device);
-    let settings = BreakerSettings {
-        failures: setting.trip_after,
-        cool_down: Duration::from_millis(1),
-        max_cool_down: Duration::from_millis(4),
-    };
-    let health = Arc::new(Health::new(settings, 1));
+    let health = testing::health(1);
     let known = Doubling {
         number: 1000,
         device: Arc::clone(&device),
@@ -147,11 +126,6 @@ impl Rig {
     async fn until_recovered(&self) {
         while self.double(3).await.is_some() {}
     }
-
-    fn fallbacks(&self, fault: Fault) -> u64 {
-        let report = self.health.report(Duration::ZERO);
-        report.fallbacks.get(fault.name()).copied().unwrap_or(0)
-    }
 }
 
 #[tokio::test]
@@ -201,7 +175,7 @@ async fn a_job_that_fails_on_the_device_runs_once_on_the_cpu() {
     assert_eq!(rig.double(3).await, Some(Fault::Failed));
     assert_eq!(rig.double(9).await, None);
     assert!(rig.health.is_up(), "never three in a row");
-    assert_eq!(rig.fallbacks(Fault::Failed), 2);
+    assert_eq!(fallbacks(&rig.health, Fault::Failed), 2);
     assert_eq!(rig.metrics.sum("fell_back out_of_memory"), 1);
 }
 
@@ -221,7 +195,7 @@ async fn consecutive_failures_take_the_device_down_and_a_probe_brings_it_back() 
     }
     rig.until_recovered().await;
     assert!(rig.health.is_up());
-    assert_eq!(rig.fallbacks(Fault::Failed), 3);
+    assert_eq!(fallbacks(&rig.health, Fault::Failed), 3);
 }
 
 #[tokio::test]
@@ -241,9 +215,10 @@ async fn a_wrong_result_is_detected_and_never_returned() {
     rig.until_recovered().await;
 }
 
-#[tokio::test]
-async fn a_hung_job_falls_back_and_the_jobs_behind_it_are_done() {
-    let (release, held) = mpsc::channel::<()>();
+/// Returns a device whose first job hangs until the sender is dropped, and what tells that it hangs.
+fn hanging_rig() -> (Rig, mpsc::Sender<()>, mpsc::Receiver<()>) {
+    let (release, held) = mpsc::channel();
+    let (begins, has_begun) = mpsc::channel();
     let (held, calls) = (Mutex::new(held), AtomicUsize::new(0));
     let setting = Setting {
         run_timeout: Duration::from_millis(2),
@@ -251,10 +226,17 @@ async fn a_hung_job_falls_back_and_the_jobs_behind_it_are_done() {
     };
     let rig = rig(setting, move |number| {
         if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            let _ = begins.send(());
             let _ = held.lock().unwrap().recv();
         }
         Ok(number * 2)
     });
+    (rig, release, has_begun)
+}
+
+#[tokio::test]
+async fn a_hung_job_falls_back_and_the_jobs_behind_it_are_done() {
+    let (rig, release, _) = hanging_rig();
     let faults = join_all((0..8).map(|number| rig.double(number))).await;
     let hung = faults.iter().filter(|fault| **fault == Some(Fault::Hung));
     assert_eq!(hung.count(), 1, "{faults:?}");
@@ -264,20 +246,7 @@ async fn a_hung_job_falls_back_and_the_jobs_behind_it_are_done() {
 
 #[tokio::test]
 async fn a_hang_is_noticed_after_its_caller_has_left() {
-    let (release, held) = mpsc::channel::<()>();
-    let (began, has_begun) = mpsc::channel::<()>();
-    let (held, calls) = (Mutex::new(held), AtomicUsize::new(0));
-    let setting = Setting {
-        run_timeout: Duration::from_millis(2),
-        ..USUAL
-    };
-    let rig = rig(setting, move |number| {
-        if calls.fetch_add(1, Ordering::SeqCst) == 0 {
-            began.send(()).unwrap();
-            let _ = held.lock().unwrap().recv();
-        }
-        Ok(number * 2)
-    });
+    let (rig, release, has_begun) = hanging_rig();
     let mut leaves = Box::pin(rig.double(1));
     assert!((&mut leaves).now_or_never().is_none());
     tokio::task::spawn_blocking(move || has_begun.recv())

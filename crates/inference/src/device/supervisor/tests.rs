@@ -8,7 +8,7 @@ use futures::future::poll_fn;
 use tracing::Instrument;
 
 use super::*;
-use crate::{breaker::BreakerSettings, log_recorder::LogRecorder};
+use crate::{device::testing::health, log_recorder::LogRecorder};
 use facescan_clock::SystemClock;
 
 /// A session is the number of sessions that were opened before it.
@@ -33,16 +33,11 @@ fn device(
     run_timeout: Duration,
     probe: impl Fn() -> Result<f64, Failure> + Send + Sync + 'static,
 ) -> Arc<Supervisor<Session>> {
-    let settings = BreakerSettings {
-        failures: 3,
-        cool_down: Duration::from_millis(1),
-        max_cool_down: Duration::from_millis(4),
-    };
     let opened = AtomicU32::new(1);
     let parts = SupervisorParts {
         placement: DevicePlacement::CPU,
         open: Arc::new(move || Ok(opened.fetch_add(1, Ordering::SeqCst))),
-        health: Arc::new(Health::new(settings, 1)),
+        health: health(1),
         probe: Arc::new(move |_: &mut Session| probe()),
         run_timeout,
         check_every: None,

@@ -9,21 +9,15 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use super::*;
 use crate::{
     backend::{BackendError, fake::FakeBackend},
-    breaker::BreakerSettings,
+    device::testing::{self, CUDA, Setting, USUAL, fallbacks},
     engine::{
         BatchSizes, Engine, EngineParts, RowOutput,
         testing::{ROW, grouping, parts, send, signature, sum_of, sums},
     },
     log_recorder::LogRecorder,
     metrics::recorder::Recorder,
-    placement::{Precision, Provider},
+    placement::Precision,
     proof::Tolerance,
-};
-
-const CUDA: DevicePlacement = DevicePlacement {
-    provider: Provider::Cuda,
-    index: 0,
-    precision: Precision::Full,
 };
 
 type RunResult = Result<Vec<Tensor>, BackendError>;
@@ -48,29 +42,6 @@ struct Rig {
     runs: Arc<Mutex<Vec<usize>>>,
     metrics: Recorder,
 }
-
-#[derive(Clone, Copy)]
-struct Setting {
-    run_timeout: Duration,
-    check_every: u64,
-    trip_after: u32,
-}
-
-impl Setting {
-    fn breaker(self) -> BreakerSettings {
-        BreakerSettings {
-            failures: self.trip_after,
-            cool_down: Duration::from_millis(1),
-            max_cool_down: Duration::from_millis(4),
-        }
-    }
-}
-
-const USUAL: Setting = Setting {
-    run_timeout: Duration::from_secs(60),
-    check_every: 0,
-    trip_after: 3,
-};
 
 /// Returns an engine whose device runs up to eight rows with `device`, and whose CPU runs one row at a time.
 fn rig(
@@ -102,7 +73,7 @@ fn rig_with(
     let mut cpu = backend.on_cpu(2);
     let tolerance = Tolerance::of(Precision::Full);
     let self_test = SelfTest::record(cpu[0].as_mut(), &ROW, 2, tolerance).unwrap();
-    let health = Arc::new(Health::new(setting.breaker(), 8));
+    let health = testing::health(8);
     let metrics = Recorder::default();
     let open = {
         let backend = backend.clone();
@@ -171,11 +142,6 @@ impl Rig {
             }
         }
     }
-
-    fn fallbacks(&self, fault: Fault) -> u64 {
-        let report = self.health.report(Duration::ZERO);
-        report.fallbacks.get(fault.name()).copied().unwrap_or(0)
-    }
 }
 
 fn faults(outputs: &[RowOutput]) -> Vec<Option<Fault>> {
@@ -237,7 +203,7 @@ async fn a_single_row_that_does_not_fit_runs_on_the_cpu() {
         faults(&outputs),
         [Some(Fault::OutOfMemory), None, None, None]
     );
-    assert_eq!(rig.fallbacks(Fault::OutOfMemory), 1);
+    assert_eq!(fallbacks(&rig.health, Fault::OutOfMemory), 1);
     assert!(rig.health.is_up());
 }
 
@@ -256,7 +222,7 @@ async fn a_failed_batch_runs_on_the_cpu_and_only_consecutive_failures_take_the_d
         assert_eq!(faults(&first), [Some(Fault::Failed); 3]);
         assert_eq!(faults(&rig.send_together(3).await), [None; 3]);
     }
-    assert_eq!(rig.fallbacks(Fault::Failed), 30);
+    assert_eq!(fallbacks(&rig.health, Fault::Failed), 30);
     assert!(rig.health.is_up());
     let report = rig.health.report(Duration::ZERO);
     assert!(report.last_fault.unwrap().contains("on purpose"));
@@ -379,7 +345,7 @@ async fn a_hung_run_falls_back_and_its_late_result_is_ignored() {
     drop(release);
     has_left.recv_async().await.unwrap();
     assert_eq!(faults(&rig.send_together(2).await), [None; 2]);
-    assert_eq!(rig.fallbacks(Fault::Hung), 3);
+    assert_eq!(fallbacks(&rig.health, Fault::Hung), 3);
 }
 
 #[tokio::test]

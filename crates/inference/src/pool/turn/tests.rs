@@ -1,4 +1,4 @@
-use std::{sync::mpsc, thread, time::Duration};
+use std::{pin::Pin, sync::mpsc, thread, time::Duration};
 
 use facescan_imaging::checkpoint::passed;
 
@@ -87,40 +87,31 @@ async fn a_job_keeps_its_turn_if_no_other_waits() {
 }
 
 #[tokio::test]
-async fn a_job_that_nobody_waits_for_ends_at_its_next_checkpoint() {
-    let pool = pool(1);
-    let (started, has_started) = mpsc::channel();
-    let (ends, has_ended) = mpsc::channel::<()>();
-    let endless = pool.run(Stage::Begin, move || {
-        let _ends = ends;
-        started.send(()).unwrap();
-        loop {
-            checkpoint();
-        }
-    });
-    has_started.recv().unwrap();
-    drop(endless);
-    assert_eq!(has_ended.recv(), Err(mpsc::RecvError), "it was unwound");
-    assert_eq!(pool.run(Stage::Begin, || 1).await, Ok(1));
-}
-
-#[tokio::test]
-async fn a_future_that_nobody_waits_for_ends_at_its_next_checkpoint() {
-    let pool = pool(1);
-    let (started, has_started) = mpsc::channel();
-    let (ends, has_ended) = mpsc::channel::<()>();
-    let endless = pool.drive(tenant("alice"), Stage::Begin, async move {
-        let _ends = ends;
-        started.send(()).unwrap();
-        tokio::task::yield_now().await;
-        loop {
-            checkpoint();
-        }
-    });
-    has_started.recv().unwrap();
-    drop(endless);
-    assert_eq!(has_ended.recv(), Err(mpsc::RecvError), "it was unwound");
-    assert_eq!(pool.run(Stage::Begin, || 1).await, Ok(1));
+async fn a_job_and_a_future_that_nobody_waits_for_end_at_their_next_checkpoint() {
+    for is_future in [false, true] {
+        let pool = pool(1);
+        let (started, has_started) = mpsc::channel();
+        let (ends, has_ended) = mpsc::channel::<()>();
+        let endless = move || {
+            let _ends = ends;
+            started.send(()).unwrap();
+            loop {
+                checkpoint();
+            }
+        };
+        let running: Pin<Box<dyn Future<Output = Result<(), PoolError>>>> = if is_future {
+            Box::pin(pool.drive(tenant("alice"), Stage::Begin, async move {
+                tokio::task::yield_now().await;
+                endless()
+            }))
+        } else {
+            Box::pin(pool.run(Stage::Begin, endless))
+        };
+        has_started.recv().unwrap();
+        drop(running);
+        assert_eq!(has_ended.recv(), Err(mpsc::RecvError), "it was unwound");
+        assert_eq!(pool.run(Stage::Begin, || 1).await, Ok(1));
+    }
 }
 
 #[tokio::test]
