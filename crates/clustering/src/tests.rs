@@ -1,5 +1,7 @@
 //! Tests of the crate through its interface.
 
+use fastrand::Rng;
+
 use super::*;
 
 mod constraints;
@@ -95,7 +97,22 @@ impl Library {
     }
 
     fn full(&self) -> Vec<Assignment> {
-        self.group(&settings(), Scope::Full)
+        self.full_with(|_| ())
+    }
+
+    /// Groups all faces with the settings that `change` makes of the usual ones.
+    fn full_with(&self, change: impl FnOnce(&mut Settings)) -> Vec<Assignment> {
+        let mut settings = settings();
+        change(&mut settings);
+        self.group(&settings, Scope::Full)
+    }
+
+    /// Asserts that all faces have these assignments with every seed.
+    fn assert_with_any_seed(&self, expected: &[Option<usize>]) {
+        for seed in 0..20 {
+            let found = self.full_with(|settings| settings.seed = seed);
+            assert_eq!(partition(&found), expected);
+        }
     }
 }
 
@@ -123,27 +140,7 @@ fn partition(assignments: &[Assignment]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// A source of pseudo-random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number from −1 to 1.
-    fn signed(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
-
-    /// Shuffles values (Fisher–Yates).
-    fn shuffle<T>(&mut self, values: &mut [T]) {
-        for last in (1..values.len()).rev() {
-            values.swap(last, (self.next() % (last as u64 + 1)) as usize);
-        }
-    }
+/// Returns a number from −1 to 1.
+fn signed(random: &mut Rng) -> f32 {
+    2.0 * random.f32() - 1.0
 }

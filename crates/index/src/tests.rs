@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use fastrand::Rng;
+
 use super::*;
 
 mod accuracy;
@@ -10,30 +12,12 @@ mod errors;
 mod kernels;
 mod proposals;
 
-/// A source of pseudo-random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number from −1 to 1.
-    fn signed(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
-    }
-
-    /// Returns a vector of length 1 whose direction is uniform: sums of uniform numbers are nearly normal.
-    fn unit(&mut self, dim: usize) -> Vec<f32> {
-        let normal = |_| (0..6).map(|_| self.signed()).sum();
-        let vector: Vec<f32> = (0..dim).map(normal).collect();
-        let length = cosine(&vector, &vector).1.sqrt();
-        vector.iter().map(|x| x / length as f32).collect()
-    }
+/// Returns a vector of length 1 whose direction is uniform: sums of uniform numbers are nearly normal.
+fn unit(random: &mut Rng, dim: usize) -> Vec<f32> {
+    let normal = |_| (0..6).map(|_| 2.0 * random.f32() - 1.0).sum();
+    let vector: Vec<f32> = (0..dim).map(normal).collect();
+    let length = cosine(&vector, &vector).1.sqrt();
+    vector.iter().map(|x| x / length as f32).collect()
 }
 
 /// Returns the cosine similarity of two vectors, and their product.

@@ -3,14 +3,6 @@
 use super::*;
 use crate::edges::Edges;
 
-/// Returns the settings of these tests without the rule for bridges.
-fn without_bridges() -> Settings {
-    Settings {
-        bridge_threshold: 0.0,
-        ..settings()
-    }
-}
-
 #[test]
 fn the_threshold_connects_two_faces_alone() {
     let mut library = Library::new(4);
@@ -39,11 +31,11 @@ fn a_weak_edge_needs_shared_neighbors_and_both_lists() {
             library.link(face, 2, 0.3);
             library.link(face, 3, 0.3);
         }
-        let settings = Settings {
-            shared,
-            ..without_bridges()
-        };
-        partition(&library.group(&settings, Scope::Full))
+        partition(&library.full_with(|settings| {
+            settings.shared = shared;
+            // Without the rule for bridges.
+            settings.bridge_threshold = 0.0;
+        }))
     };
     let [together, apart] = [[0, 0, 2, 3].map(Some), [0, 1, 2, 3].map(Some)];
     assert_eq!(group(0.4, 2, true), together);
@@ -62,12 +54,8 @@ fn a_weak_edge_needs_a_common_connected_face() {
         library.link(face, 3, 0.3);
     }
     library.link_all(&[4, 5, 6], 0.45);
-    let settings = Settings {
-        shared: 1,
-        ..settings()
-    };
-    let expected = [0, 1, 2, 3, 4, 4, 4].map(Some);
-    assert_eq!(partition(&library.group(&settings, Scope::Full)), expected);
+    let found = library.full_with(|settings| settings.shared = 1);
+    assert_eq!(partition(&found), [0, 1, 2, 3, 4, 4, 4].map(Some));
 }
 
 #[test]
@@ -137,10 +125,7 @@ fn a_face_hears_only_core_faces_if_it_has_any() {
     library.link(0, 4, 0.61);
     library.link(4, 5, 0.9);
     library.link(4, 6, 0.9);
-    let group = |core| {
-        let settings = Settings { core, ..settings() };
-        partition(&library.group(&settings, Scope::Full))
-    };
+    let group = |core| partition(&library.full_with(|settings| settings.core = core));
     assert_eq!(group(1), [0, 0, 0, 0, 4, 4, 4].map(Some));
     assert_eq!(group(3), [0; 7].map(Some));
 }
@@ -149,14 +134,8 @@ fn a_face_hears_only_core_faces_if_it_has_any() {
 fn two_faces_without_a_core_face_stay_together() {
     let mut library = Library::new(2);
     library.link(0, 1, 0.9);
-    let settings = Settings {
-        core: 5,
-        ..settings()
-    };
-    assert_eq!(
-        partition(&library.group(&settings, Scope::Full)),
-        [0, 0].map(Some)
-    );
+    let found = library.full_with(|settings| settings.core = 5);
+    assert_eq!(partition(&found), [0, 0].map(Some));
 }
 
 #[test]
@@ -165,9 +144,5 @@ fn a_single_edge_between_two_groups_does_not_join_them() {
     library.link_all(&[0, 1, 2, 3], 0.7);
     library.link_all(&[4, 5, 6, 7], 0.7);
     library.link(3, 4, 0.65);
-    for seed in 0..20 {
-        let settings = Settings { seed, ..settings() };
-        let groups = partition(&library.group(&settings, Scope::Full));
-        assert_eq!(groups, [0, 0, 0, 0, 4, 4, 4, 4].map(Some));
-    }
+    library.assert_with_any_seed(&[0, 0, 0, 0, 4, 4, 4, 4].map(Some));
 }

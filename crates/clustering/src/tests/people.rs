@@ -55,12 +55,9 @@ fn few_faces_found_no_person_but_keep_one() {
     library.link_all(&[3, 4], 0.8);
     library.give(&[5], 7);
     library.pin(&[6], Some(9));
-    let settings = Settings {
-        min_faces: 3,
-        ..settings()
-    };
     let expected = [New(0), New(0), New(0), Nobody, Nobody, Person(7), Person(9)];
-    assert_eq!(library.group(&settings, Scope::Full), expected);
+    let found = library.full_with(|settings| settings.min_faces = 3);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -68,11 +65,8 @@ fn poor_faces_do_not_count_for_a_new_person() {
     let mut library = Library::new(3);
     library.link_all(&[0, 1, 2], 0.8);
     library.blur(&[1, 2]);
-    let settings = Settings {
-        min_faces: 2,
-        ..settings()
-    };
-    assert_eq!(library.group(&settings, Scope::Full), [Nobody; 3]);
+    let found = library.full_with(|settings| settings.min_faces = 2);
+    assert_eq!(found, [Nobody; 3]);
 }
 
 #[test]

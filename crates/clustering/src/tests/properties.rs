@@ -116,7 +116,7 @@ proptest! {
         settings in any_settings(),
         seed in any::<u64>(),
     ) {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let count = library.faces.len();
         let mut places: Vec<u32> = (0..count as u32).collect();
         random.shuffle(&mut places);
@@ -130,7 +130,7 @@ proptest! {
         }
         for (of, list) in (0..).zip(&library.lists) {
             for entry in list {
-                let similarity = entry.similarity + random.signed() * 0.04;
+                let similarity = entry.similarity + signed(&mut random) * 0.04;
                 here.list(of, entry.face, similarity);
                 there.list(places[of as usize], places[entry.face as usize], similarity);
             }

@@ -6,13 +6,13 @@ const FACES: u32 = 20_000;
 
 /// Returns people with 100 faces each. The neighbors of a face are 32 others of its person, in no order of their own.
 fn people() -> Faces {
-    let mut random = Random(4);
+    let mut random = Rng::with_seed(4);
     let mut faces = Faces::with_capacity(FACES as usize, 32);
     for face in 0..FACES {
         let first = face / 100 * 100;
         let neighbors = (0..32u8).map(|at| Neighbor {
             face: first + (face + 1 + 3 * u32::from(at)) % 100,
-            similarity: 0.9 - (f32::from(at) + random.signed() * 0.1) / 100.0,
+            similarity: 0.9 - (f32::from(at) + signed(&mut random) * 0.1) / 100.0,
         });
         faces.push(acceptable(), &neighbors.collect::<Vec<_>>());
     }

@@ -22,8 +22,8 @@ fn unit(mut vector: Vec<f32>) -> Vec<f32> {
 /// Returns 1 to 12 faces of each person in random order. Faces of one person have a similarity of about 0.6, and those of
 /// two people of about 0.
 fn portraits() -> Vec<Portrait> {
-    let mut random = Random(1);
-    let mut direction = |_| unit((0..DIM).map(|_| random.signed()).collect());
+    let mut random = Rng::with_seed(1);
+    let mut direction = |_| unit((0..DIM).map(|_| signed(&mut random)).collect());
     let mut portraits = Vec::new();
     for truth in 0..PEOPLE {
         let center = direction(0);
@@ -37,7 +37,7 @@ fn portraits() -> Vec<Portrait> {
             portraits.push(Portrait { truth, vector });
         }
     }
-    Random(2).shuffle(&mut portraits);
+    Rng::with_seed(2).shuffle(&mut portraits);
     portraits
 }
 

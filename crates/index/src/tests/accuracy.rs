@@ -5,14 +5,14 @@ use super::*;
 struct Case {
     vectors: Vec<Vec<f32>>,
     slab: Slab,
-    random: Random,
+    random: Rng,
 }
 
 impl Case {
     fn new(dim: usize, rows: u64, segment_rows: usize) -> Self {
-        let mut random = Random(dim as u64);
+        let mut random = Rng::with_seed(dim as u64);
         let mut slab = Slab::with_segment_rows(dim, segment_rows);
-        let vectors: Vec<_> = (0..rows).map(|_| random.unit(dim)).collect();
+        let vectors: Vec<_> = (0..rows).map(|_| unit(&mut random, dim)).collect();
         for (row, vector) in vectors.iter().enumerate() {
             assert!(slab.insert(row as u64, vector).unwrap());
         }
@@ -39,7 +39,7 @@ fn proposals_agree_with_brute_force() {
     for (dim, rows, bound) in [(128, 1500, 0.005), (512, 300, 0.003), (100, 700, 0.006)] {
         let mut case = Case::new(dim, rows, 400);
         for _ in 0..4 {
-            let vector = case.random.unit(dim);
+            let vector = unit(&mut case.random, dim);
             let found = search(&case.slab.snapshot(), &[query(&vector)], 64).remove(0);
             let exact = case.exact(&vector);
             assert_eq!(found.len(), 64);
@@ -86,7 +86,7 @@ fn lengths_of_vectors_do_not_matter() {
 fn every_dimension_works() {
     for dim in [1, 2, 31, 33, 64, 127, 129, 500, 1024, 4096] {
         let mut case = Case::new(dim, 70, 64);
-        let vector = case.random.unit(dim);
+        let vector = unit(&mut case.random, dim);
         let found = search(&case.slab.snapshot(), &[query(&vector)], 70).remove(0);
         assert_eq!(found.len(), 70);
         for proposal in found {
@@ -103,7 +103,9 @@ fn several_queries_give_what_each_gives_alone() {
         let mut case = Case::new(dim, 500, 200);
         case.slab.remove(77);
         let snapshot = case.slab.snapshot();
-        let queries: Vec<_> = (0..64).map(|_| query(&case.random.unit(dim))).collect();
+        let queries: Vec<_> = (0..64)
+            .map(|_| query(&unit(&mut case.random, dim)))
+            .collect();
         let alone: Vec<_> = queries
             .iter()
             .map(|query| search(&snapshot, std::slice::from_ref(query), 10).remove(0))

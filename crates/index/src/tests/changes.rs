@@ -10,7 +10,7 @@ const DIM: usize = 6;
 
 /// Returns a vector that depends on the seed only.
 fn vector(seed: u64) -> Vec<f32> {
-    Random(seed).unit(DIM)
+    unit(&mut Rng::with_seed(seed), DIM)
 }
 
 /// Returns a slab with the rows, inserted by ascending id.
@@ -244,9 +244,9 @@ fn a_full_segment_is_followed_by_another() {
 #[test]
 fn a_row_takes_little_more_than_its_codes() {
     let mut slab = Slab::with_segment_rows(128, 512);
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     for row in 0..4000 {
-        slab.insert(row, &random.unit(128)).unwrap();
+        slab.insert(row, &unit(&mut random, 128)).unwrap();
     }
     assert!(slab.memory() / 4000 <= 144, "{}", slab.memory() / 4000);
 }

@@ -8,15 +8,13 @@ use crate::{
 
 #[test]
 fn products_are_exact() {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     for dim in [1, 2, 31, 32, 33, 64, 100, 127, 128, 129, 512, 513, 4096] {
         for rows in [1, 3, TILE_ROWS] {
-            let codes: Vec<i8> = (0..rows * dim)
-                .map(|_| (random.next() % 255) as i8)
-                .collect();
+            let codes: Vec<i8> = (0..rows * dim).map(|_| random.u8(0..255) as i8).collect();
             let limit = i64::from(UNIT) / (dim as f64).sqrt() as i64;
             let query: Vec<i16> = (0..dim)
-                .map(|_| (random.next() as i64 % limit) as i16)
+                .map(|_| random.i64(1 - limit..limit) as i16)
                 .collect();
             let mut sums = [-1; TILE_ROWS];
             products(&codes, &query, &mut sums);
