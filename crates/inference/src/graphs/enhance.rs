@@ -82,25 +82,21 @@ pub fn graph(steps: Steps) -> GraphModel {
     Builder::write(steps.graph_name(), |b| describe(b, steps))
 }
 
-fn describe(b: &mut Builder, steps: Steps) {
+fn describe(b: &Builder, steps: Steps) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = Axis::declare(b, COLUMNS, COLUMN, "w");
     let rows = Axis::declare(b, ROWS, ROW, "h");
-    let planes = b.transpose(&image, &[2, 0, 1]);
-    let planes = b.cast(&planes, Kind::F32);
-    let planes = columns.enlarge(b, &planes);
-    let mut planes = rows.enlarge(b, &planes);
+    let planes = image.transpose(&[2, 0, 1]).cast(Kind::F32);
+    let mut planes = rows.enlarge(&columns.enlarge(&planes));
     if steps.contrast {
         planes = contrast(b, &planes);
     }
     if steps.sharpen {
-        let inside = b.mul(&rows.inside, &columns.inside);
-        planes = sharpness(b, &planes, &inside);
-        planes = unsharp_mask(b, &planes);
+        let inside = &rows.inside * &columns.inside;
+        planes = unsharp_mask(&sharpness(&planes, &inside));
     }
-    let bytes = b.cast(&planes, Kind::U8);
-    let image = b.transpose(&bytes, &[1, 2, 0]);
+    let image = planes.cast(Kind::U8).transpose(&[1, 2, 0]);
     b.output("enhanced", &image, Kind::U8, &[Free("h"), Free("w"), Is(3)]);
 }
 
@@ -117,7 +113,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn declare(b: &mut Builder, names: [&str; 4], axis: i64, size: &'static str) -> Self {
+    fn declare(b: &Builder, names: [&str; 4], axis: i64, size: &'static str) -> Self {
         let across = [Dim::Is(TAPS as i64), Dim::Free(size)];
         let down = [Dim::Is(TAPS as i64), Dim::Free(size), Dim::Is(1)];
         let dims = if axis == ROW { &down[..] } else { &across[..] };
@@ -131,136 +127,88 @@ impl Axis {
     }
 
     /// Runs one pass of the bicubic filter, ⌊(sum + 2²¹) / 2²²⌋ clamped to 0..=255. The sums come in two halves.
-    fn enlarge(&self, b: &mut Builder, planes: &Value) -> Value {
-        let mut sums: Option<[Value; 2]> = None;
-        for tap in 0..TAPS as i64 {
-            let samples = b.slice(&self.samples, 0, tap, tap + 1);
-            let samples = b.squeeze(&samples, &[0]);
-            let samples = b.gather(planes, &samples, self.axis);
-            let parts = [&self.high, &self.low].map(|weights| {
-                let weights = b.slice(weights, 0, tap, tap + 1);
-                b.mul(&samples, &weights)
-            });
-            sums = Some(match sums {
-                None => parts,
-                Some([high, low]) => [b.add(&high, &parts[0]), b.add(&low, &parts[1])],
-            });
-        }
+    fn enlarge(&self, planes: &Value) -> Value {
+        let parts = (0..TAPS as i64).map(|tap| {
+            let samples = self.samples.slice(0, tap, tap + 1).squeeze(&[0]);
+            let samples = planes.gather(&samples, self.axis);
+            [&self.high, &self.low].map(|weights| &samples * weights.slice(0, tap, tap + 1))
+        });
+        let sums = parts.reduce(|[high, low], parts| [high + &parts[0], low + &parts[1]]);
         let Some([high, low]) = sums else {
             return planes.clone();
         };
-        let carry = b.times(&low, 1.0 / HALF as f32);
-        let carry = b.floor(&carry);
-        let sum = b.add(&high, &carry);
-        let sum = b.plus(&sum, (HALF / 2) as f32);
-        let level = b.times(&sum, 1.0 / HALF as f32);
-        let level = b.floor(&level);
-        b.clip(&level, 0.0, 255.0)
+        let carry = (low * (1.0 / HALF as f32)).floor();
+        let sum = high + carry + (HALF / 2) as f32;
+        (sum * (1.0 / HALF as f32)).floor().clip(0.0, 255.0)
     }
 }
 
 /// Returns `from + factor · (to − from)`, clamped to 0..=255 and truncated.
-fn blend(b: &mut Builder, from: &Value, to: &Value, factor: f32) -> Value {
-    let apart = b.sub(to, from);
-    let moved = b.times(&apart, factor);
-    let blended = b.add(from, &moved);
-    let lifted = b.plus(&blended, LIFT);
-    let whole = b.floor(&lifted);
-    b.clip(&whole, 0.0, 255.0)
+fn blend(from: &Value, to: &Value, factor: f32) -> Value {
+    let blended = from + (to - from) * factor;
+    (blended + LIFT).floor().clip(0.0, 255.0)
 }
 
-fn contrast(b: &mut Builder, planes: &Value) -> Value {
+fn contrast(b: &Builder, planes: &Value) -> Value {
     let weights = luma::BT601_PILLOW.map(|weight| weight as f32);
-    let shares = b.floats(&[3, 1, 1], &weights);
-    let weighed = b.mul(planes, &shares);
-    let sum = b.sum(&weighed, CHANNEL);
+    let sum = (planes * b.floats(&[3, 1, 1], &weights)).sum(CHANNEL);
     // The sum is below 2²⁴ even with the rounding, so it is exact.
     let one = (1u32 << luma::PILLOW_BITS) as f32;
-    let sum = b.plus(&sum, one / 2.0);
-    let gray = b.times(&sum, 1.0 / one);
-    let gray = b.floor(&gray);
-    let middle = rounded_mean(b, &gray);
-    blend(b, &middle, planes, CONTRAST)
+    let gray = ((sum + one / 2.0) * (1.0 / one)).floor();
+    blend(&rounded_mean(&gray), planes, CONTRAST)
 }
 
 /// Returns ⌊mean + ½⌋ of integers `[1, H, W]`, exactly. An error of one level would move one sample in seven.
 ///
 /// The sum of a large image has more bits than f32. The graph sums the distance of the rows from the integer part of
 /// the mean instead, in two halves. The total is less than the number of pixels.
-fn rounded_mean(b: &mut Builder, a: &Value) -> Value {
+fn rounded_mean(a: &Value) -> Value {
     const PART: f32 = 1024.0;
-    let (width, height) = (b.size(a, COLUMN), b.size(a, ROW));
-    let count = b.mul(&width, &height);
-    let rows = b.sum(a, COLUMN);
-    let means = b.div(&rows, &width);
-    let about = b.mean(&means, ROW);
-    let whole = b.floor(&about);
-    let expected = b.mul(&whole, &width);
-    let apart = b.sub(&rows, &expected);
-    let high = b.times(&apart, 1.0 / PART);
-    let high = b.floor(&high);
-    let taken = b.times(&high, PART);
-    let low = b.sub(&apart, &taken);
-    let (high, low) = (b.sum(&high, ROW), b.sum(&low, ROW));
-    let high = b.times(&high, PART);
-    let total = b.add(&high, &low);
+    let (width, height) = (a.size(COLUMN), a.size(ROW));
+    let count = &width * height;
+    let rows = a.sum(COLUMN);
+    let whole = (&rows / &width).mean(ROW).floor();
+    let apart = rows - &whole * width;
+    let high = (&apart * (1.0 / PART)).floor();
+    let low = apart - &high * PART;
+    let total = high.sum(ROW) * PART + low.sum(ROW);
     // Adds one if twice the total is at least the count. Both are integers, so the difference is at least 0.
-    let twice = b.add(&total, &total);
-    let over = b.sub(&twice, &count);
-    let over = b.plus(&over, 1.0);
-    let one = b.clip(&over, 0.0, 1.0);
-    b.add(&whole, &one)
+    let over = &total + &total - count + 1.0;
+    whole + over.clip(0.0, 1.0)
 }
 
 /// Blends with the image smoothed by (1 1 1 / 1 5 1 / 1 1 1) / 13. The outermost pixels stay.
-fn sharpness(b: &mut Builder, planes: &Value, inside: &Value) -> Value {
-    let rows = three(b, planes, ROW);
-    let box_sum = three(b, &rows, COLUMN);
-    let center = b.times(planes, (SMOOTH_CENTER - 1) as f32);
-    let sum = b.add(&box_sum, &center);
+fn sharpness(planes: &Value, inside: &Value) -> Value {
+    let box_sum = three(&three(planes, ROW), COLUMN);
+    let sum = box_sum + planes * (SMOOTH_CENTER - 1) as f32;
     // Rounded to the nearest, ⌊(sum + 6) / 13⌋. Half a unit is added so that no quotient is close to an integer.
-    let sum = b.plus(&sum, SMOOTH_SUM as f32 / 2.0);
-    let smooth = b.times(&sum, 1.0 / SMOOTH_SUM as f32);
-    let smooth = b.floor(&smooth);
-    let apart = b.sub(&smooth, planes);
-    let apart = b.mul(&apart, inside);
-    let smooth = b.add(planes, &apart);
-    blend(b, &smooth, planes, SHARPNESS)
+    let sum = sum + SMOOTH_SUM as f32 / 2.0;
+    let smooth = (sum * (1.0 / SMOOTH_SUM as f32)).floor();
+    let smooth = planes + (smooth - planes) * inside;
+    blend(&smooth, planes, SHARPNESS)
 }
 
 /// Returns the sum of each sample and its two neighbors, with the outermost sample repeated.
-fn three(b: &mut Builder, planes: &Value, axis: i64) -> Value {
-    let wider = b.repeat_edges(planes, axis);
-    let [before, here, after] = b.neighbors(&wider, axis);
-    let sides = b.add(&before, &after);
-    b.add(&sides, &here)
+fn three(planes: &Value, axis: i64) -> Value {
+    let [before, here, after] = planes.repeat_edges(axis).neighbors(axis);
+    before + after + here
 }
 
 /// Adds 120 % of the difference from the blurred image where it exceeds 3 levels.
-fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
+fn unsharp_mask(planes: &Value) -> Value {
     let mut blurred = planes.clone();
     for axis in [COLUMN, ROW] {
         for _ in 0..BLUR_PASSES {
-            blurred = blur_pass(b, &blurred, axis);
+            blurred = blur_pass(&blurred, axis);
         }
     }
-    let apart = b.sub(planes, &blurred);
-    let size = {
-        let back = b.sub(&blurred, planes);
-        let (up, down) = (b.relu(&apart), b.relu(&back));
-        b.add(&up, &down)
-    };
+    let apart = planes - &blurred;
+    let size = apart.relu() + (blurred - planes).relu();
     // The shares are multiples of 0.2 and are truncated. The offset is for a product that is slightly below an integer.
-    let share = b.times(&size, UNSHARP_PERCENT as f32 / 100.0);
-    let share = b.plus(&share, 0.05);
-    let share = b.floor(&share);
-    let over = b.plus(&size, -(UNSHARP_THRESHOLD as f32));
-    let counts = b.clip(&over, 0.0, 1.0);
-    let share = b.mul(&share, &counts);
-    let sign = b.clip(&apart, -1.0, 1.0);
-    let added = b.mul(&share, &sign);
-    let masked = b.add(planes, &added);
-    b.clip(&masked, 0.0, 255.0)
+    let share = (&size * (UNSHARP_PERCENT as f32 / 100.0) + 0.05).floor();
+    let counts = (size - UNSHARP_THRESHOLD as f32).clip(0.0, 1.0);
+    let added = share * counts * apart.clip(-1.0, 1.0);
+    (planes + added).clip(0.0, 255.0)
 }
 
 /// Runs one pass of Pillow's extended box: (4·center + sides) / 6, rounded to the nearest.
@@ -268,17 +216,12 @@ fn unsharp_mask(b: &mut Builder, planes: &Value) -> Value {
 /// Pillow's weights have 24 bits and are not exactly 4/6 and 1/6, which decides the direction of a half: up if the
 /// center is at least twice the sum of the sides, otherwise down. Adding 1/1024 of that difference, which is less than
 /// a unit, has the same effect.
-fn blur_pass(b: &mut Builder, planes: &Value, axis: i64) -> Value {
+fn blur_pass(planes: &Value, axis: i64) -> Value {
     const TIE: f32 = 1.0 / 1024.0;
-    let wider = b.repeat_edges(planes, axis);
-    let [before, center, after] = b.neighbors(&wider, axis);
-    let sides = b.add(&before, &after);
-    let center = b.times(&center, 4.0 + TIE);
-    let sides = b.times(&sides, 1.0 - 2.0 * TIE);
-    let sum = b.add(&center, &sides);
-    let sum = b.plus(&sum, 3.0 + TIE / 2.0);
-    let level = b.times(&sum, 1.0 / 6.0);
-    b.floor(&level)
+    let [before, center, after] = planes.repeat_edges(axis).neighbors(axis);
+    let sum = center * (4.0 + TIE) + (before + after) * (1.0 - 2.0 * TIE);
+    let sum = sum + (3.0 + TIE / 2.0);
+    (sum * (1.0 / 6.0)).floor()
 }
 
 /// The taps of an enlargement, for one image size.

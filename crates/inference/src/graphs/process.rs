@@ -39,21 +39,17 @@ const MEAN: &str = "mean";
 const SCALE: &str = "scale";
 
 /// Rounds to the nearest integer, halves up, as Pillow does.
-fn round(b: &mut Builder, a: &Value) -> Value {
-    let half_more = b.plus(a, 0.5);
-    b.floor(&half_more)
+fn round(a: &Value) -> Value {
+    (a + 0.5).floor()
 }
 
 /// Orders and normalizes planes `[3, h, w]` and makes them the output.
-fn finish(b: &mut Builder, planes: &Value) {
+fn finish(b: &Builder, planes: &Value) {
     use Dim::{Free, Is};
     let order = b.input(ORDER, Kind::I32, &[Is(3)]);
     let mean = b.input(MEAN, Kind::F32, &[Is(3), Is(1), Is(1)]);
     let scale = b.input(SCALE, Kind::F32, &[Is(3), Is(1), Is(1)]);
-    let ordered = b.gather(planes, &order, 0);
-    let centered = b.sub(&ordered, &mean);
-    let normalized = b.mul(&centered, &scale);
-    let row = b.unsqueeze(&normalized, 0);
+    let row = ((planes.gather(&order, 0) - mean) * scale).unsqueeze(0);
     b.output(
         "row",
         &row,

@@ -40,8 +40,7 @@ pub(super) fn model() -> GraphModel {
         let x = b.input("x", Kind::F32, &dims([ROWS, IN, SIDE, SIDE]).map(Dim::Is));
         let weights = b.floats(&dims([OUT, IN, 1, 1]), &weights);
         let bias = b.floats(&[OUT as i64], &bias);
-        let z = b.pointwise_conv(&x, &weights, &bias);
-        let y = b.relu(&z);
+        let y = x.pointwise_conv(&weights, &bias).relu();
         let shape = dims([ROWS, OUT, SIDE, SIDE]).map(Dim::Is);
         b.output("y", &y, Kind::F32, &shape);
     })

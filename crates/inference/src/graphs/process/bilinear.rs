@@ -34,30 +34,23 @@ pub fn bilinear(rounding: Rounding) -> GraphModel {
     })
 }
 
-fn describe(b: &mut Builder, rounding: Rounding) {
+fn describe(b: &Builder, rounding: Rounding) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = b.input(COLUMNS, Kind::F32, &[Free("W"), Free("w")]);
     let rows = b.input(ROWS, Kind::F32, &[Free("h"), Free("H")]);
     let pad = b.input(PAD, Kind::F32, &[Is(3), Is(1), Is(1)]);
 
-    let planes = b.transpose(&image, &[2, 0, 1]);
-    let planes = b.cast(&planes, Kind::F32);
     // Padding has zero weight. Values are relative to the pad value, so 0 means the pad value.
-    let planes = b.sub(&planes, &pad);
-    let across = b.matmul(&planes, &columns);
-    let across = if rounding == Rounding::EachPass {
-        round(b, &across)
-    } else {
-        across
-    };
-    let levels = b.matmul(&rows, &across);
-    let levels = b.add(&levels, &pad);
-    let levels = if rounding == Rounding::None {
-        levels
-    } else {
-        round(b, &levels)
-    };
+    let planes = image.transpose(&[2, 0, 1]).cast(Kind::F32) - &pad;
+    let mut levels = planes.matmul(&columns);
+    if rounding == Rounding::EachPass {
+        levels = round(&levels);
+    }
+    let mut levels = rows.matmul(&levels) + pad;
+    if rounding != Rounding::None {
+        levels = round(&levels);
+    }
     finish(b, &levels);
 }
 

@@ -29,24 +29,19 @@ pub fn blur() -> GraphModel {
     Builder::write(ImageGraph::Blur.name(), describe)
 }
 
-fn describe(b: &mut Builder) {
+fn describe(b: &Builder) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Free("m"), Free("r")]);
     let columns = b.input(COLUMNS, Kind::I32, &[Free("n"), Free("r")]);
     let weights = b.input(WEIGHTS, Kind::F32, &[Free("r"), Free("t")]);
 
-    let samples = b.gather(&image, &columns, 1);
-    let samples = b.gather(&samples, &rows, 0);
+    let samples = image.gather(&columns, 1).gather(&rows, 0);
     // The lines and columns within a tile come last: [3, m, n, r, r].
-    let samples = b.transpose(&samples, &[4, 0, 2, 1, 3]);
-    let samples = b.cast(&samples, Kind::F32);
-    let across = b.matmul(&samples, &weights);
-    let down = b.transpose(&weights, &[1, 0]);
-    let levels = b.matmul(&down, &across);
-    let levels = round(b, &levels);
-    let levels = b.cast(&levels, Kind::U8);
-    let tiles = b.transpose(&levels, &[1, 3, 2, 4, 0]);
+    let samples = samples.transpose(&[4, 0, 2, 1, 3]).cast(Kind::F32);
+    let across = samples.matmul(&weights);
+    let levels = weights.transpose(&[1, 0]).matmul(&across);
+    let tiles = round(&levels).cast(Kind::U8).transpose(&[1, 3, 2, 4, 0]);
     let dims = [Free("m"), Free("t"), Free("n"), Free("t"), Is(3)];
     b.output("tiles", &tiles, Kind::U8, &dims);
 }

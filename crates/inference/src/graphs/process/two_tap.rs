@@ -26,7 +26,7 @@ pub fn bilinear_two_tap() -> GraphModel {
     Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
 }
 
-fn describe(b: &mut Builder) {
+fn describe(b: &Builder) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Is(2), Free("h")]);
@@ -40,44 +40,21 @@ fn describe(b: &mut Builder) {
 
     // Only the four samples of each output are taken from the bytes. They are made planar while they are bytes, so that
     // the arithmetic runs along lines: [2 rows, 2 columns, 3, h, w].
-    let samples = b.gather(&image, &rows, 0);
-    let samples = b.gather(&samples, &columns, 2);
-    let samples = b.transpose(&samples, &[0, 2, 4, 1, 3]);
-    let samples = b.cast(&samples, Kind::F32);
-    let weighed = b.mul(&samples, &column_weights);
-    let across = b.sum(&weighed, 1);
-    let across = b.times(&across, 1.0 / 16.0);
-    let across = b.floor(&across);
+    let samples = image.gather(&rows, 0).gather(&columns, 2);
+    let samples = samples.transpose(&[0, 2, 4, 1, 3]).cast(Kind::F32);
+    let across = ((samples * &column_weights).sum(1) * (1.0 / 16.0)).floor();
     // The product in ⌊across · weight / 2¹⁶⌋ has 26 bits, two more than f32 holds. With `across` in two parts it has
     // 19.
-    let high = b.times(&across, 1.0 / 256.0);
-    let high = b.floor(&high);
-    let low = b.times(&high, 256.0);
-    let low = b.sub(&across, &low);
-    let low = b.mul(&low, &row_weights);
-    let low = b.times(&low, 1.0 / 256.0);
-    let carry = b.floor(&low);
-    let high = b.mul(&high, &row_weights);
-    let sum = b.add(&high, &carry);
-    let sum = b.times(&sum, 1.0 / 256.0);
-    let parts = b.floor(&sum);
-    let quarters = b.sum(&parts, 0);
-    let quarters = b.plus(&quarters, 2.0);
-    let levels = b.times(&quarters, 0.25);
-    let levels = b.floor(&levels);
-
-    let planes = b.squeeze(&levels, &[0, 1]);
+    let high = (&across * (1.0 / 256.0)).floor();
+    let low = across - &high * 256.0;
+    let carry = (low * &row_weights * (1.0 / 256.0)).floor();
+    let parts = ((high * &row_weights + carry) * (1.0 / 256.0)).floor();
+    let levels = ((parts.sum(0) + 2.0) * 0.25).floor();
     // Padding has zero weight, so it is 0 at this point, and 1 less than a pixel of the image.
-    let covered = [&row_weights, &column_weights].map(|weights| {
-        let sum = b.sum(weights, 0);
-        b.clip(&sum, 0.0, 1.0)
-    });
-    let covered = b.mul(&covered[0], &covered[1]);
-    let covered = b.squeeze(&covered, &[0, 1]);
-    let shown = b.mul(&covered, &pad);
-    let padding = b.sub(&pad, &shown);
-    let planes = b.add(&planes, &padding);
-    finish(b, &planes);
+    let covered = [&row_weights, &column_weights].map(|weights| weights.sum(0).clip(0.0, 1.0));
+    let covered = (&covered[0] * &covered[1]).squeeze(&[0, 1]);
+    let padding = &pad - covered * &pad;
+    finish(b, &(levels.squeeze(&[0, 1]) + padding));
 }
 
 /// The source samples of a resized image, for one image size and one placement.
