@@ -7,10 +7,6 @@ fn gaussian(kernel: u32, sigma: f32) -> Gaussian {
     Gaussian::new(kernel, sigma).unwrap()
 }
 
-fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
-    Region { x1, y1, x2, y2 }
-}
-
 #[test]
 fn weights_equal_the_definition() {
     let half = [0.036633, 0.111281, 0.216745, 0.270682];
@@ -94,7 +90,7 @@ fn assert_only_region_changes(
     most: u8,
 ) {
     let source = noise(width, height);
-    let at = region([x1, y1, x2, y2]);
+    let at = Region::from([x1, y1, x2, y2]);
     let complete = gaussian_blur(&source, gaussian);
     let mut ours = source.clone();
     blur_region(&mut ours, at, gaussian);
@@ -223,7 +219,7 @@ fn blocks_have_the_mean_of_their_pixels() {
     let mut ours = RgbImage::from_fn(9, 6, |x, y| Rgb([x as u8, 10 * y as u8, 200]));
     let before = ours.clone();
     // Six by four pixels, three blocks along the longer side: two by two pixels each.
-    pixelate(&mut ours, region([1, 1, 7, 5]), 3);
+    pixelate(&mut ours, Region::from([1, 1, 7, 5]), 3);
     for (x, y, pixel) in ours.enumerate_pixels() {
         if (1..7).contains(&x) && (1..5).contains(&y) {
             // The mean of two neighbors is half a level above the first and rounds up.
@@ -255,15 +251,15 @@ fn the_number_of_blocks_is_as_requested_and_at_most_the_pixels() {
     assert_eq!(colors((50, 20), 0), 1);
     assert_eq!(colors((5, 4), 100), 20);
     let mut image = noise(4, 4);
-    pixelate(&mut image, region([2, 2, 2, 4]), 3);
-    pixelate(&mut image, region([4, 0, 9, 4]), 3);
+    pixelate(&mut image, Region::from([2, 2, 2, 4]), 3);
+    pixelate(&mut image, Region::from([4, 0, 9, 4]), 3);
     assert_eq!(image, noise(4, 4));
 }
 
 #[test]
 fn a_fill_changes_the_region_only() {
     let mut ours = noise(12, 9);
-    fill(&mut ours, region([5, 2, 40, 6]), [1, 2, 3]);
+    fill(&mut ours, Region::from([5, 2, 40, 6]), [1, 2, 3]);
     let before = noise(12, 9);
     for (x, y, pixel) in ours.enumerate_pixels() {
         let inside = x >= 5 && (2..6).contains(&y);

@@ -1,18 +1,17 @@
 use super::*;
 use crate::synthetic::noise;
 
-fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
-    Region { x1, y1, x2, y2 }
-}
-
 #[test]
 fn the_margin_is_a_share_of_each_side() {
-    let at = region([40, 50, 60, 90]);
-    assert_eq!(padded((200, 200), at, 0.25), region([35, 40, 65, 100]));
-    assert_eq!(padded((62, 95), at, 0.25), region([35, 40, 62, 95]));
+    let at = Region::from([40, 50, 60, 90]);
+    assert_eq!(
+        padded((200, 200), at, 0.25),
+        Region::from([35, 40, 65, 100])
+    );
+    assert_eq!(padded((62, 95), at, 0.25), Region::from([35, 40, 62, 95]));
     assert_eq!(
         padded((200, 200), at, f32::INFINITY),
-        region([0, 0, 200, 200])
+        Region::from([0, 0, 200, 200])
     );
     for nothing in [0.0, -1.0, f32::NAN] {
         assert_eq!(padded((200, 200), at, nothing), at);
@@ -22,17 +21,17 @@ fn the_margin_is_a_share_of_each_side() {
 #[test]
 fn a_crop_contains_the_pixels_of_its_region() {
     let image = noise(13, 9);
-    let cropped = crop(&image, region([2, 3, 7, 20]));
+    let cropped = crop(&image, Region::from([2, 3, 7, 20]));
     assert_eq!(cropped.dimensions(), (5, 6));
     for (x, y, pixel) in cropped.enumerate_pixels() {
         assert_eq!(pixel, image.get_pixel(x + 2, y + 3));
     }
     assert_eq!(crop(&image, Region::full((13, 9))), image);
     for empty in [[5, 5, 5, 8], [7, 2, 3, 8], [13, 0, 20, 9], [0, 9, 4, 9]] {
-        assert!(region(empty).clipped((13, 9)).is_empty());
-        assert!(crop(&image, region(empty)).is_empty());
+        assert!(Region::from(empty).clipped((13, 9)).is_empty());
+        assert!(crop(&image, Region::from(empty)).is_empty());
     }
-    assert!(crop(&RgbImage::new(0, 5), region([0, 0, 5, 5])).is_empty());
+    assert!(crop(&RgbImage::new(0, 5), Region::from([0, 0, 5, 5])).is_empty());
 }
 
 #[test]

@@ -2,10 +2,6 @@ use super::*;
 use image::Luma;
 use proptest::prelude::*;
 
-fn region([x1, y1, x2, y2]: [u32; 4]) -> Region {
-    Region { x1, y1, x2, y2 }
-}
-
 /// Returns a mask of (width, height) with `level` in the given rows and columns, both ends included.
 fn mask(size: (u32, u32), [top, bottom, left, right]: [u32; 4], level: u8) -> GrayImage {
     GrayImage::from_fn(size.0, size.1, |x, y| {
@@ -47,7 +43,7 @@ fn crops_equal_the_definitions_table() {
             let tight = mask_box([&mask(frame, *at, 255)]).unwrap();
             let ours = mask_crop(frame, tight, &MaskCropOptions::default());
             let theirs = MaskCrop {
-                region: region(*expected),
+                region: Region::from(*expected),
                 unmet: unmet.to_vec(),
                 padding_clipped: *padding_clipped,
             };
@@ -63,10 +59,10 @@ fn padding_is_a_share_of_the_tight_box_rounded_down() {
         ..MaskCropOptions::default()
     };
     // 15 and 9 pixels are padded by 7 and 4; the odd sides then grow by a pixel after them.
-    let ours = mask_crop((100, 100), region([30, 40, 45, 49]), &options);
-    assert_eq!(ours.region, region([23, 36, 53, 54]));
-    let at_the_end = mask_crop((100, 100), region([90, 95, 93, 100]), &options);
-    assert_eq!(at_the_end.region, region([89, 92, 95, 100]));
+    let ours = mask_crop((100, 100), Region::from([30, 40, 45, 49]), &options);
+    assert_eq!(ours.region, Region::from([23, 36, 53, 54]));
+    let at_the_end = mask_crop((100, 100), Region::from([90, 95, 93, 100]), &options);
+    assert_eq!(at_the_end.region, Region::from([89, 92, 95, 100]));
     assert!(at_the_end.padding_clipped && at_the_end.unmet.is_empty());
 }
 
@@ -77,10 +73,13 @@ fn an_odd_side_grows_at_the_start_where_the_end_has_no_room() {
         min_size: (1, 1),
         max_aspect: 10.0,
     };
-    let even = |frame, at| mask_crop(frame, region(at), &options);
-    assert_eq!(even((10, 10), [3, 7, 6, 10]).region, region([3, 6, 7, 10]));
+    let even = |frame, at| mask_crop(frame, Region::from(at), &options);
+    assert_eq!(
+        even((10, 10), [3, 7, 6, 10]).region,
+        Region::from([3, 6, 7, 10])
+    );
     let full = even((3, 10), [0, 7, 3, 10]);
-    assert_eq!(full.region, region([0, 6, 3, 10]));
+    assert_eq!(full.region, Region::from([0, 6, 3, 10]));
     assert_eq!(full.unmet, [Unmet::Odd]);
 }
 
@@ -89,8 +88,11 @@ fn the_box_is_around_all_masks_over_one_half() {
     let size = (20, 10);
     let first = mask(size, [2, 3, 4, 5], 128);
     let second = mask(size, [3, 8, 10, 19], 255);
-    assert_eq!(mask_box([&first]), Some(region([4, 2, 6, 4])));
-    assert_eq!(mask_box([&first, &second]), Some(region([4, 2, 20, 9])));
+    assert_eq!(mask_box([&first]), Some(Region::from([4, 2, 6, 4])));
+    assert_eq!(
+        mask_box([&first, &second]),
+        Some(Region::from([4, 2, 20, 9]))
+    );
     assert_eq!(mask_box([&mask(size, [2, 3, 4, 5], 127)]), None);
     assert_eq!(
         mask_box([&GrayImage::new(0, 5), &GrayImage::new(5, 0)]),
