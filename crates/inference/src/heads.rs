@@ -59,7 +59,7 @@ pub enum HeadError {
     Row(usize),
 }
 
-type Decode = fn(&[Tensor], usize, Size, f32) -> Result<Vec<Candidate>, HeadError>;
+type Decode = fn(&OutputRow<'_>) -> Result<Vec<Candidate>, HeadError>;
 
 /// The head of a detector family. [`Family::head`](crate::registry::Family::head) returns it.
 #[derive(Clone, Copy, Debug)]
@@ -79,62 +79,73 @@ impl Head {
         input: (u32, u32),
         min_score: f32,
     ) -> Result<Vec<Candidate>, HeadError> {
-        let size = Size {
+        let mut candidates = (self.0)(&OutputRow {
+            outputs,
+            index: row,
             width: input.0 as usize,
             height: input.1 as usize,
-        };
-        let mut candidates = (self.0)(outputs, row, size, min_score)?;
+            min_score,
+        })?;
         candidates.retain(Candidate::is_finite);
         Ok(candidates)
     }
 }
 
-/// The size of the detector's input in pixels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+/// One row of a batch of outputs, the size of the detector's input in pixels, and the lowest score.
+pub(crate) struct OutputRow<'a> {
+    outputs: &'a [Tensor],
+    index: usize,
     width: usize,
     height: usize,
+    min_score: f32,
 }
 
-impl Size {
+impl<'a> OutputRow<'a> {
     /// Returns the numbers of columns and rows of the grid at a stride.
-    fn grid(self, stride: usize) -> (usize, usize) {
+    fn grid(&self, stride: usize) -> (usize, usize) {
         (self.width / stride, self.height / stride)
     }
-}
 
-/// Returns the values of one row. Checks that the shape of the output is `[N, …expected]`.
-fn row_of<'a>(output: &'a Tensor, row: usize, expected: &[usize]) -> Result<&'a [f32], HeadError> {
-    let len: usize = expected.iter().product();
-    match output.shape.split_first() {
-        Some((&rows, rest)) if rest == expected => {
-            let values = output.row(row);
-            if row < rows && values.len() == len {
-                Ok(values)
-            } else {
-                Err(HeadError::Row(row))
-            }
-        }
-        _ => Err(HeadError::Shape {
-            output: output.name.clone(),
-            expected: format!("[N, {}]", join_dims(expected)),
-            found: output.shape.clone(),
-        }),
+    /// Returns whether a score is high enough. NaN is not.
+    fn passes(&self, score: f32) -> bool {
+        score >= self.min_score
     }
-}
 
-fn missing_output(expected: String, outputs: &[Tensor]) -> HeadError {
-    let all: Vec<String> = outputs
-        .iter()
-        .map(|output| format!("`{}` [{}]", output.name, join_dims(&output.shape)))
-        .collect();
-    HeadError::MissingOutput {
-        expected,
-        found: if all.is_empty() {
-            "none".into()
-        } else {
-            all.join(", ")
-        },
+    /// Returns the values of the row. Checks that the shape of the output is `[N, …expected]`.
+    fn values(&self, output: &'a Tensor, expected: &[usize]) -> Result<&'a [f32], HeadError> {
+        let len: usize = expected.iter().product();
+        match output.shape.split_first() {
+            Some((&rows, rest)) if rest == expected => {
+                let values = output.row(self.index);
+                if self.index < rows && values.len() == len {
+                    Ok(values)
+                } else {
+                    Err(HeadError::Row(self.index))
+                }
+            }
+            _ => Err(HeadError::Shape {
+                output: output.name.clone(),
+                expected: format!("[N, {}]", join_dims(expected)),
+                found: output.shape.clone(),
+            }),
+        }
+    }
+
+    /// Returns the error of an output that is missing.
+    fn missing(&self, expected: String) -> HeadError {
+        let all: Vec<String> = self
+            .outputs
+            .iter()
+            .map(|output| format!("`{}` [{}]", output.name, join_dims(&output.shape)))
+            .collect();
+        HeadError::MissingOutput {
+            expected,
+            found: if all.is_empty() {
+                "none".into()
+            } else {
+                all.join(", ")
+            },
+        }
     }
 }
 

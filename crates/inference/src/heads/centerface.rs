@@ -4,31 +4,25 @@
 //! of its public implementation. Pairs in the maps are (y, x). As in the reference, boxes are clipped to the input
 //! first, and landmarks are relative to the corner of the clipped box.
 
-use super::{Candidate, HeadError, Size, five, missing_output, row_of};
-use crate::tensor::Tensor;
+use super::{Candidate, HeadError, OutputRow, five};
 use facescan_imaging::geometry::BBox;
 
 const STRIDE: usize = 4;
 
-pub fn decode(
-    outputs: &[Tensor],
-    row: usize,
-    size: Size,
-    min_score: f32,
-) -> Result<Vec<Candidate>, HeadError> {
-    let [heatmap, scale, offset, points] = outputs else {
+pub fn decode(row: &OutputRow<'_>) -> Result<Vec<Candidate>, HeadError> {
+    let [heatmap, scale, offset, points] = row.outputs else {
         let expected = "set of four: heatmap, size, offset, points".into();
-        return Err(missing_output(expected, outputs));
+        return Err(row.missing(expected));
     };
-    let (columns, rows) = size.grid(STRIDE);
+    let (columns, rows) = row.grid(STRIDE);
     let cells = columns * rows;
-    let map = |output, channels| row_of(output, row, &[channels, rows, columns]);
+    let map = |output, channels| row.values(output, &[channels, rows, columns]);
     let (heatmap, scale) = (map(heatmap, 1)?, map(scale, 2)?);
     let (offset, points) = (map(offset, 2)?, map(points, 10)?);
-    let (width, height, s) = (size.width as f32, size.height as f32, STRIDE as f32);
+    let (width, height, s) = (row.width as f32, row.height as f32, STRIDE as f32);
     let mut candidates = Vec::new();
     for (cell, &score) in heatmap.iter().enumerate() {
-        if score.is_nan() || score < min_score {
+        if !row.passes(score) {
             continue;
         }
         let at = |map: &[f32], channel: usize| map[channel * cells + cell];
@@ -56,6 +50,7 @@ pub fn decode(
 mod tests {
     use super::super::Head;
     use super::*;
+    use crate::tensor::Tensor;
     use facescan_imaging::geometry::Landmarks;
 
     /// The values of one cell of the maps.

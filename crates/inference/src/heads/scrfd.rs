@@ -3,25 +3,19 @@
 //! Formulas: Guo et al., "Sample and Computation Redistribution for Efficient Face Detection" (2021), and the decoding
 //! of InsightFace. The shape identifies an output, because the names differ between files.
 
-use super::{Candidate, HeadError, Size, five, missing_output, row_of};
-use crate::tensor::Tensor;
+use super::{Candidate, HeadError, OutputRow, five};
 use facescan_imaging::geometry::BBox;
 
 const STRIDES: [usize; 3] = [8, 16, 32];
 const ANCHORS: usize = 2;
 
-pub fn decode(
-    outputs: &[Tensor],
-    row: usize,
-    size: Size,
-    min_score: f32,
-) -> Result<Vec<Candidate>, HeadError> {
+pub fn decode(row: &OutputRow<'_>) -> Result<Vec<Candidate>, HeadError> {
     let mut candidates = Vec::new();
-    let with_points = outputs.len() > 6;
+    let with_points = row.outputs.len() > 6;
     for stride in STRIDES {
-        let (columns, rows) = size.grid(stride);
+        let (columns, rows) = row.grid(stride);
         let anchors = columns * rows * ANCHORS;
-        let values = |each: usize| find(outputs, row, anchors, each);
+        let values = |each: usize| find(row, anchors, each);
         let scores = values(1)?;
         let (distances, _) = values(4)?.as_chunks::<4>();
         let points = if with_points {
@@ -31,7 +25,7 @@ pub fn decode(
         };
         let s = stride as f32;
         for (anchor, &score) in scores.iter().enumerate() {
-            if score.is_nan() || score < min_score {
+            if !row.passes(score) {
                 continue;
             }
             let cell = anchor / ANCHORS;
@@ -57,31 +51,29 @@ pub fn decode(
 
 /// Finds one row of the output with `anchors` lines of `each` values. The shape is `[N, anchors, each]`, or `[anchors,
 /// each]` in the original files, which have one row.
-fn find(outputs: &[Tensor], row: usize, anchors: usize, each: usize) -> Result<&[f32], HeadError> {
-    for output in outputs {
+fn find<'a>(row: &OutputRow<'a>, anchors: usize, each: usize) -> Result<&'a [f32], HeadError> {
+    for output in row.outputs {
         match *output.shape.as_slice() {
-            [_, a, e] if (a, e) == (anchors, each) => return row_of(output, row, &[a, e]),
+            [_, a, e] if (a, e) == (anchors, each) => return row.values(output, &[a, e]),
             [a, e] if (a, e) == (anchors, each) => {
-                let whole = row == 0 && output.data.len() == a * e;
+                let whole = row.index == 0 && output.data.len() == a * e;
                 return if whole {
                     Ok(&output.data)
                 } else {
-                    Err(HeadError::Row(row))
+                    Err(HeadError::Row(row.index))
                 };
             }
             _ => {}
         }
     }
-    Err(missing_output(
-        format!("of shape [{anchors}, {each}]"),
-        outputs,
-    ))
+    Err(row.missing(format!("of shape [{anchors}, {each}]")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Head;
     use super::*;
+    use crate::tensor::Tensor;
 
     /// Returns the outputs at 96×64, all zeros, in the order of the original files: scores, boxes, landmarks.
     fn outputs(batch: Option<usize>, kinds: &[usize]) -> Vec<Tensor> {

@@ -2,28 +2,21 @@
 //!
 //! Formulas: Wu, Peng, Yu, "YuNet: A Tiny Millisecond-level Face Detector" (2023), as in OpenCV's FaceDetectorYN.
 
-use super::{Candidate, HeadError, Size, five, missing_output, row_of};
-use crate::tensor::Tensor;
+use super::{Candidate, HeadError, OutputRow, five};
 use facescan_imaging::geometry::BBox;
 
 const STRIDES: [usize; 3] = [8, 16, 32];
 
-pub fn decode(
-    outputs: &[Tensor],
-    row: usize,
-    size: Size,
-    min_score: f32,
-) -> Result<Vec<Candidate>, HeadError> {
+pub fn decode(row: &OutputRow<'_>) -> Result<Vec<Candidate>, HeadError> {
     let mut candidates = Vec::new();
     for stride in STRIDES {
-        let (columns, rows) = size.grid(stride);
+        let (columns, rows) = row.grid(stride);
         let values = |kind: &str, each: usize| {
             let name = format!("{kind}_{stride}");
-            let output = outputs
-                .iter()
-                .find(|output| output.name == name)
-                .ok_or_else(|| missing_output(format!("`{name}`"), outputs))?;
-            row_of(output, row, &[columns * rows, each])
+            let mut outputs = row.outputs.iter();
+            let output = outputs.find(|output| output.name == name);
+            let output = output.ok_or_else(|| row.missing(format!("`{name}`")))?;
+            row.values(output, &[columns * rows, each])
         };
         let (class, object) = (values("cls", 1)?, values("obj", 1)?);
         let (boxes, _) = values("bbox", 4)?.as_chunks::<4>();
@@ -31,7 +24,7 @@ pub fn decode(
         let s = stride as f32;
         for (cell, (class, object)) in class.iter().zip(object).enumerate() {
             let score = (class.clamp(0.0, 1.0) * object.clamp(0.0, 1.0)).sqrt();
-            if score.is_nan() || score < min_score {
+            if !row.passes(score) {
                 continue;
             }
             let (c, r) = ((cell % columns) as f32, (cell / columns) as f32);
@@ -62,6 +55,7 @@ pub fn decode(
 mod tests {
     use super::super::Head;
     use super::*;
+    use crate::tensor::Tensor;
 
     /// Returns the outputs of two rows at 96×64. All values of row 0 are zero, except in the cells that a test sets.
     fn outputs() -> Vec<Tensor> {
