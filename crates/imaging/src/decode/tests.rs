@@ -8,8 +8,9 @@ mod webp_codes;
 use super::*;
 use crate::encode::{OutputFormat, encode};
 use crate::synthetic::{assert_within, fixture, fixture_image, synthetic};
-use image::codecs::{bmp::BmpEncoder, gif::GifEncoder, png::PngEncoder, tiff::TiffEncoder};
-use image::{DynamicImage, ExtendedColorType, ImageEncoder, Rgba, RgbaImage};
+use ::tiff::{encoder::colortype::RGB8, tags::Tag};
+use image::codecs::{gif::GifEncoder, png::PngEncoder};
+use image::{DynamicImage, ExtendedColorType, ImageEncoder, ImageFormat, Rgba, RgbaImage};
 use std::io::Cursor;
 
 fn plain(bytes: &[u8]) -> Result<Decoded, DecodeError> {
@@ -22,38 +23,25 @@ fn error(bytes: &[u8]) -> DecodeError {
 
 /// Returns the same image in every format.
 fn files(image: &RgbImage) -> Vec<(Format, Vec<u8>)> {
-    let written = |write: &dyn Fn(&mut Cursor<Vec<u8>>)| {
+    let encoded = |output| encode(image, output).unwrap();
+    let written = |format| {
         let mut file = Cursor::new(Vec::new());
-        write(&mut file);
+        image.write_to(&mut file, format).unwrap();
         file.into_inner()
     };
-    let (raw, w, h) = (image.as_raw(), image.width(), image.height());
-    let rgb = ExtendedColorType::Rgb8;
     vec![
-        (
-            Format::Jpeg,
-            encode(image, OutputFormat::default()).unwrap(),
-        ),
-        (Format::Png, encode(image, OutputFormat::Png).unwrap()),
-        (Format::Webp, encode(image, OutputFormat::Webp).unwrap()),
-        (
-            Format::Gif,
-            written(&|f| GifEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
-        ),
-        (
-            Format::Bmp,
-            written(&|f| BmpEncoder::new(f).encode(raw, w, h, rgb).unwrap()),
-        ),
-        (
-            Format::Tiff,
-            written(&|f| TiffEncoder::new(f).write_image(raw, w, h, rgb).unwrap()),
-        ),
+        (Format::Jpeg, encoded(OutputFormat::default())),
+        (Format::Png, encoded(OutputFormat::Png)),
+        (Format::Webp, encoded(OutputFormat::Webp)),
+        (Format::Gif, written(ImageFormat::Gif)),
+        (Format::Bmp, written(ImageFormat::Bmp)),
+        (Format::Tiff, written(ImageFormat::Tiff)),
     ]
 }
 
 fn png(image: &DynamicImage) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
-    image.write_to(&mut file, image::ImageFormat::Png).unwrap();
+    image.write_to(&mut file, ImageFormat::Png).unwrap();
     file.into_inner()
 }
 
@@ -312,33 +300,17 @@ fn orientation_is_applied_in_every_format_that_carries_it() {
     }
 }
 
-/// Returns a little-endian, uncompressed, one-strip RGB TIFF.
 fn tiff_with_orientation(image: &RgbImage, orientation: u8) -> Vec<u8> {
-    let (w, h) = image.dimensions();
-    let strip = image.as_raw().len() as u32;
-    let entries: [(u16, u16, u32, u32); 10] = [
-        (0x100, 4, 1, w),
-        (0x101, 4, 1, h),
-        (0x102, 3, 3, 134),
-        (0x103, 3, 1, 1),
-        (0x106, 3, 1, 2),
-        (0x111, 4, 1, 140),
-        (0x112, 3, 1, orientation.into()),
-        (0x115, 3, 1, 3),
-        (0x116, 4, 1, h),
-        (0x117, 4, 1, strip),
-    ];
-    let mut file = b"II*\0\x08\0\0\0\x0A\0".to_vec();
-    for (tag, kind, count, value) in entries {
-        file.extend(tag.to_le_bytes());
-        file.extend(kind.to_le_bytes());
-        file.extend(count.to_le_bytes());
-        file.extend(value.to_le_bytes());
-    }
-    file.extend([0; 4]);
-    file.extend([8, 0, 8, 0, 8, 0]);
-    file.extend(image.as_raw());
-    file
+    let mut file = Cursor::new(Vec::new());
+    let mut encoder = ::tiff::encoder::TiffEncoder::new(&mut file).unwrap();
+    let (width, height) = image.dimensions();
+    let mut page = encoder.new_image::<RGB8>(width, height).unwrap();
+    let directory = page.encoder();
+    directory
+        .write_tag(Tag::Orientation, u16::from(orientation))
+        .unwrap();
+    page.write_data(image.as_raw()).unwrap();
+    file.into_inner()
 }
 
 #[test]
