@@ -43,7 +43,7 @@ pub fn stop() -> ! {
 }
 
 /// Continues the unwinding if a caught payload is [`Stopped`]. Whoever catches panics on the way calls this.
-pub fn resume_stop(payload: &(dyn Any + Send)) {
+pub(crate) fn resume_stop(payload: &(dyn Any + Send)) {
     if payload.is::<Stopped>() {
         stop();
     }

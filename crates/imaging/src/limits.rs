@@ -72,11 +72,7 @@ impl Limits {
         self.max_pixels.saturating_mul(8)
     }
 
-    /// Checks the size of a file in bytes.
-    ///
-    /// # Errors
-    /// Returns [`Exceeded`] if the file is too large.
-    pub fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
+    pub(super) fn check_bytes(&self, found: u64) -> Result<(), Exceeded> {
         within(LimitKind::Bytes, self.max_bytes, found)
     }
 

@@ -15,7 +15,7 @@ pub struct BreakerSettings {
 
 /// A circuit breaker. Times are those of the [`Clock`](facescan_clock::Clock).
 #[derive(Clone, Debug)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     settings: BreakerSettings,
     /// Consecutive failures.
     failures: u32,

@@ -132,7 +132,7 @@ impl Health {
     }
 
     /// Sets how many rows may run at once.
-    pub fn limit_rows(&self, most_rows: usize) {
+    pub(crate) fn limit_rows(&self, most_rows: usize) {
         self.inner().most_rows = most_rows.max(1);
     }
 
@@ -160,14 +160,14 @@ impl Health {
     }
 
     /// Records a failed probe: the device stays down for longer.
-    pub fn stays_down(&self, failure: Failure, now: Duration) {
+    pub(crate) fn stays_down(&self, failure: Failure, now: Duration) {
         let mut inner = self.inner();
         inner.breaker.take_down(now);
         inner.last_failure = Some(failure);
     }
 
     /// Records a successful probe: the device is up.
-    pub fn recovered(&self) {
+    pub(crate) fn recovered(&self) {
         self.inner().breaker.succeeded();
     }
 

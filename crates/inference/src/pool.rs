@@ -293,13 +293,13 @@ impl CpuPool {
     /// Queues `job` like [`spawn`](Self::spawn). When a job of this pool calls it, the same thread runs `job` next.
     /// This wakes no other thread, and the data is still in the core's caches. A second call from the same job queues
     /// its `job`.
-    pub fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
+    pub(crate) fn spawn_next(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {
         let (tenant, job) = caught(turn::current_tenant(), job);
         self.shared.push_next(&tenant, stage, job);
     }
 
     /// Returns whether no job waits and at most one turn is taken. If a job calls this, that turn is its own.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let load = self.shared.queue().load();
         load.busy <= 1 && load.waiting == 0
     }

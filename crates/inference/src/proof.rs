@@ -191,7 +191,7 @@ impl SelfTest {
 }
 
 /// Returns whether all values are finite.
-pub fn all_finite(outputs: &[Tensor]) -> bool {
+pub(crate) fn all_finite(outputs: &[Tensor]) -> bool {
     outputs
         .iter()
         .all(|output| output.data.iter().all(|value| value.is_finite()))

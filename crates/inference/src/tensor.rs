@@ -56,7 +56,7 @@ impl Tensor {
     ///
     /// Some graphs merge the batch into the next dimension (SCRFD returns `[cells, k]` for a batch of one), so the
     /// split uses the number of values and not the declared shape.
-    pub fn into_rows(mut self, rows: usize) -> Self {
+    pub(crate) fn into_rows(mut self, rows: usize) -> Self {
         if self.shape.first() != Some(&rows) {
             if let Some(first) = self.shape.first_mut() {
                 *first /= rows.max(1);

@@ -33,7 +33,7 @@ pub struct Pose {
 
 impl Pose {
     /// Returns the larger of |yaw| and |pitch|. Roll does not count, because crops are aligned.
-    pub fn extreme(&self) -> f32 {
+    pub(crate) fn extreme(&self) -> f32 {
         self.yaw.abs().max(self.pitch.abs())
     }
 }
