@@ -50,13 +50,13 @@ pub struct Steps {
 impl Steps {
     /// Every combination that has a graph.
     pub const ALL: [Self; 4] = [
-        Self::of(true, true),
-        Self::of(true, false),
-        Self::of(false, true),
-        Self::of(false, false),
+        Self::new(true, true),
+        Self::new(true, false),
+        Self::new(false, true),
+        Self::new(false, false),
     ];
 
-    const fn of(contrast: bool, sharpen: bool) -> Self {
+    const fn new(contrast: bool, sharpen: bool) -> Self {
         Self { contrast, sharpen }
     }
 

@@ -5,9 +5,13 @@ use facescan_imaging::{
     tensor::ChannelOrder,
 };
 
+/// Returns an entry of the built-in registry.
+fn spec(id: &str) -> ModelSpec {
+    Registry::embedded().unwrap().get(id).unwrap().clone()
+}
+
 fn entry(id: &str, change: impl FnOnce(&mut Value)) -> Value {
-    let registry = Registry::embedded().unwrap();
-    let mut value = serde_json::to_value(registry.get(id).unwrap()).unwrap();
+    let mut value = serde_json::to_value(spec(id)).unwrap();
     change(&mut value);
     value
 }
@@ -176,8 +180,7 @@ fn a_wrong_value_names_the_model_and_the_field() {
 /// Stored embeddings carry the vector space. A change of these values makes all of them incomparable.
 #[test]
 fn the_vector_space_is_stable_and_follows_what_moves_embeddings() {
-    let registry = Registry::embedded().unwrap();
-    let sface = registry.get("sface-2021dec").unwrap();
+    let sface = spec("sface-2021dec");
     assert_eq!(sface.vector_space(), "2e56e878463e72ef30050736a74e467b");
     let changes: [fn(&mut ModelSpec); 5] = [
         |m| m.sha256 = "0".repeat(64),
@@ -282,11 +285,7 @@ fn what_an_encoder_may_not_say_is_refused_by_field() {
 #[test]
 fn a_file_is_missing_then_different_then_ready() {
     let folder = tempfile::tempdir().unwrap();
-    let mut model = Registry::embedded()
-        .unwrap()
-        .get("centerface")
-        .unwrap()
-        .clone();
+    let mut model = spec("centerface");
     // The version of the format, as a message.
     let right = [0x08, 0x06];
     model.sha256 = digest::sha256(&right);
@@ -329,8 +328,7 @@ fn a_file_with_weights_elsewhere_is_refused_although_its_sha256_is_right() {
         ..ModelProto::default()
     }
     .encode_to_vec();
-    let registry = Registry::embedded().unwrap();
-    let mut model = registry.get("centerface").unwrap().clone();
+    let mut model = spec("centerface");
     model.sha256 = digest::sha256(&bytes);
     fs::write(model.path(folder.path()), &bytes).unwrap();
     let text = model.verify_file(folder.path()).unwrap_err().to_string();
@@ -368,13 +366,8 @@ fn embedder(batch: Option<usize>, dim: usize) -> Signature {
 
 #[test]
 fn a_graph_that_fits_its_entry_passes() {
-    let registry = Registry::embedded().unwrap();
-    registry
-        .get("yunet-2023mar")
-        .unwrap()
-        .check_signature(&yunet())
-        .unwrap();
-    let sface = registry.get("sface-2021dec").unwrap();
+    spec("yunet-2023mar").check_signature(&yunet()).unwrap();
+    let sface = spec("sface-2021dec");
     sface.check_signature(&embedder(ANY, 128)).unwrap();
     let maps = [("537", 1), ("538", 2), ("539", 2), ("540", 10)];
     let centerface = Signature {
@@ -383,20 +376,12 @@ fn a_graph_that_fits_its_entry_passes() {
             .map(|(name, c)| port(name, &[ANY, Some(c), ANY, ANY]))
             .into(),
     };
-    registry
-        .get("centerface")
-        .unwrap()
-        .check_signature(&centerface)
-        .unwrap();
+    spec("centerface").check_signature(&centerface).unwrap();
 }
 
 #[test]
 fn scrfd_has_six_or_nine_outputs_and_may_fix_its_batch() {
-    let mut scrfd = Registry::embedded()
-        .unwrap()
-        .get("yunet-2023mar")
-        .unwrap()
-        .clone();
+    let mut scrfd = spec("yunet-2023mar");
     scrfd.family = Family::Scrfd;
     scrfd.input.name = None;
     scrfd.batch = Batch::Fixed("1".parse().unwrap());
@@ -423,9 +408,7 @@ fn scrfd_has_six_or_nine_outputs_and_may_fix_its_batch() {
 
 #[test]
 fn a_graph_that_does_not_fit_names_the_field() {
-    let registry = Registry::embedded().unwrap();
-    let detector = registry.get("yunet-2023mar").unwrap();
-    let sface = registry.get("sface-2021dec").unwrap();
+    let (detector, sface) = (&spec("yunet-2023mar"), &spec("sface-2021dec"));
     let mut other_name = yunet();
     other_name.inputs[0].name = "image".into();
     let mut gray = yunet();

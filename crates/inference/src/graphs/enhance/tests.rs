@@ -8,10 +8,7 @@ use facescan_imaging::{
     synthetic::{assert_within, fixture_image as reference, noise, synthetic},
 };
 
-const ALL: Steps = Steps {
-    contrast: true,
-    sharpen: true,
-};
+const ALL: Steps = Steps::new(true, true);
 
 fn by_graph(session: &mut Graph, source: &RgbImage, factor: u32) -> RgbImage {
     let (width, height) = source.dimensions();
@@ -41,22 +38,16 @@ fn golden_values_of_the_recipe() {
 #[test]
 fn golden_values_of_each_step() {
     let source = synthetic(48, 36);
-    let contrast = Steps {
-        contrast: true,
-        sharpen: false,
-    };
+    let contrast = graph(Steps::new(true, false));
     for runtime in RUNTIMES {
-        let ours = by_graph(&mut runtime.open(&graph(contrast)), &source, 1);
+        let ours = by_graph(&mut runtime.open(&contrast), &source, 1);
         assert_within(&ours, &reference("contrast.png"), 0, runtime.name);
     }
-    let neither = Steps {
-        contrast: false,
-        sharpen: false,
-    };
+    let neither = graph(Steps::new(false, false));
     let plan = Plan::new((97, 61), (150, 100));
     let larger = synthetic(97, 61);
     for runtime in RUNTIMES {
-        let ours = image(&mut runtime.open(&graph(neither)), &plan.inputs(&larger));
+        let ours = image(&mut runtime.open(&neither), &plan.inputs(&larger));
         assert_within(&ours, &reference("bicubic_150.png"), 0, runtime.name);
     }
 }
@@ -91,10 +82,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
 /// The last bit of Pillow's weights decides how a half is rounded. A third of all samples near black show it.
 #[test]
 fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
-    let steps = Steps {
-        contrast: false,
-        sharpen: true,
-    };
+    let steps = Steps::new(false, true);
     let mut sessions = open_each(&graph(steps));
     for most in [2, 3, 5, 9, 17, 40] {
         let mut source = noise(160, 120);
@@ -114,10 +102,7 @@ fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
 /// The mean of an image is rounded once, so one sample among millions can decide the result.
 #[test]
 fn the_mean_is_rounded_exactly_at_its_half() {
-    let steps = Steps {
-        contrast: true,
-        sharpen: false,
-    };
+    let steps = Steps::new(true, false);
     let mut sessions = open_each(&graph(steps));
     let (width, height) = (2400, 1801);
     let half = width * height / 2;
