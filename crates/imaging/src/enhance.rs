@@ -199,13 +199,13 @@ pub fn automatic_factor(width: u32, height: u32) -> u32 {
 /// Enhances an image. An image without pixels is returned unchanged.
 pub fn enhance(image: &RgbImage, options: &EnhanceOptions) -> Enhanced {
     let partial = PartlyEnhanced::new(image, options);
-    match &partial.device_steps {
-        Some(steps) => Enhanced {
-            image: steps.apply(&partial.image),
-            scale: partial.scale,
-            steps: partial.steps,
+    Enhanced {
+        image: match partial.device_steps {
+            Some(steps) => steps.apply(&partial.image),
+            None => partial.image,
         },
-        None => partial.into_enhanced(),
+        scale: partial.scale,
+        steps: partial.steps,
     }
 }
 
@@ -287,15 +287,6 @@ impl PartlyEnhanced {
         };
         partial.defer(steps);
         partial
-    }
-
-    /// Returns the result if no steps are left.
-    fn into_enhanced(self) -> Enhanced {
-        Enhanced {
-            image: self.image,
-            scale: self.scale,
-            steps: self.steps,
-        }
     }
 
     /// Returns the (width, height) to upscale to, and adds the step.

@@ -116,7 +116,6 @@ struct Shared {
     wake: Condvar,
     skipped: AtomicU64,
     options: PoolOptions,
-    slice: Duration,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -218,7 +217,6 @@ impl CpuPool {
             queue: Mutex::new(queue),
             wake: Condvar::new(),
             skipped: AtomicU64::new(0),
-            slice: options.slice,
             options,
             threads: Mutex::default(),
         });

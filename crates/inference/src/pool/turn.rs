@@ -183,7 +183,7 @@ impl Shared {
 
     /// Runs a job, and the jobs that follow it on this thread.
     fn run_turn(&self, tenant: Tenant, job: Job) {
-        TURN.set(Some(Turn::new(tenant, self.slice)));
+        TURN.set(Some(Turn::new(tenant, self.options.slice)));
         job();
         while let Some(next) = NEXT.take() {
             if Self::is_slice_over() && self.queue().others_wait(&next.tenant) {
@@ -206,10 +206,10 @@ impl Shared {
     fn pause(self: &Arc<Self>) {
         let mut queue = self.queue();
         let Some(turn) = TURN.take() else { return };
-        let is_long = turn.began.elapsed() >= self.slice * SLICES_BEFORE_OWN;
+        let is_long = turn.began.elapsed() >= self.options.slice * SLICES_BEFORE_OWN;
         let somebody_waits = queue.others_wait(&turn.tenant) || (is_long && !queue.is_empty());
         if !somebody_waits || queue.closed || !self.provide_thread(&mut queue) {
-            let until = Instant::now() + self.slice;
+            let until = Instant::now() + self.options.slice;
             TURN.set(Some(Turn { until, ..turn }));
             return;
         }
@@ -226,7 +226,7 @@ impl Shared {
         self.wake_one(&mut queue);
         drop(queue);
         paused.wait();
-        TURN.set(Some(Turn::new(tenant, self.slice)));
+        TURN.set(Some(Turn::new(tenant, self.options.slice)));
     }
 
     /// Starts a thread if there would be fewer than turns after this thread has paused. Returns whether this thread can
