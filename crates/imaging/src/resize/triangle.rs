@@ -20,12 +20,16 @@
 //! `fast_image_resize` does not replace them: a file takes 4 % longer with its bytes, which round twice, and 70 % longer
 //! with its floats. A file takes 9 % longer without fixed point. `docs/benchmarks/cpu.md` has the figures.
 //!
-//! The tests compare every kernel, in every form that the CPU can run, with the definition in f64.
+//! The tests compare every kernel that the CPU can run with the definition in f64.
 
 mod coefficients;
 mod direct_sum;
+#[cfg(target_arch = "x86_64")]
 mod dot_product;
+#[cfg(target_arch = "x86_64")]
+mod fixed_point;
 mod float_taps;
+#[cfg(target_arch = "x86_64")]
 mod prefix_sum;
 mod rounded;
 mod unrounded;
@@ -38,6 +42,10 @@ const CHANNELS: usize = super::RGB;
 
 /// Pixels that a horizontal kernel writes at a time.
 const BLOCK: usize = 16;
+
+/// Why the kernels of [`mod@fixed_point`] have no form for other CPUs.
+#[cfg(target_arch = "x86_64")]
+const NEEDS_AVX512: &str = "fixed point is chosen only on CPUs with AVX-512";
 
 /// Four pixels of a row in levels: red, green, blue and an unused value.
 pub(crate) type Quad = [f32; 16];

@@ -11,16 +11,14 @@
 //! that is 0.31 levels.
 //!
 //! # CPU
-//! The portable form needs no feature, but the float kernels are faster without the instructions that the AVX-512 form
-//! uses (AVX-512 F, BW, VBMI and VNNI). Both forms return the same bits.
+//! AVX-512 F, BW, VBMI and VNNI. The float kernels are faster without these.
 
-#[cfg(target_arch = "x86_64")]
-pub(super) mod avx512;
+mod avx512;
 
 use multiversion::{multiversion, target::match_target};
 
 use super::{
-    BLOCK, CHANNELS,
+    BLOCK, CHANNELS, NEEDS_AVX512,
     coefficients::{Coefficients, WEIGHT_BITS},
     prefix_sum::LEVEL_BITS,
 };
@@ -109,26 +107,6 @@ impl DotProduct {
 pub(super) fn weigh(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
     match_target! {
         "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => avx512::weigh(row, windows, out),
-        _ => portable(row, windows, out),
-    }
-}
-
-/// Runs [`weigh`] on any CPU.
-#[inline(always)]
-pub(super) fn portable(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
-    let pixels = out.iter_mut().zip(&windows.first);
-    let pixels = pixels.flat_map(|(out, first)| out.iter_mut().zip(first));
-    for ((out, &first), weights) in pixels.zip(windows.weights.chunks_exact(windows.groups)) {
-        for (channel, out) in out.iter_mut().enumerate() {
-            let mut sum = HALF;
-            for (group, weights) in weights.iter().enumerate() {
-                for (lane, weight) in weights.iter().enumerate() {
-                    let sample = usize::from(SHUFFLE[2 * (LANES * channel + lane)]) / 2;
-                    let sample = row[first + CHANNELS * LANES * group + sample];
-                    sum += i32::from(sample) * i32::from(*weight);
-                }
-            }
-            *out = (sum >> PRODUCT_BITS) as u8;
-        }
+        _ => unreachable!("{NEEDS_AVX512}"),
     }
 }

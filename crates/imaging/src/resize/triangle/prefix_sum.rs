@@ -27,18 +27,16 @@
 //! A unit is 1/64 of a level.
 //!
 //! # CPU
-//! The portable form needs no feature. The AVX-512 form (AVX-512 F and BW) has 128 samples in registers at a time. Both
-//! forms return the same bits. It is chosen with [`dot_product`](super::dot_product), which reads 16-bit rows and needs
-//! more CPU features.
+//! AVX-512 F and BW: 128 samples are in registers at a time. The next kernel, [`dot_product`](super::dot_product), needs
+//! more features.
 
-#[cfg(target_arch = "x86_64")]
-pub(super) mod avx512;
+mod avx512;
 
 use std::ops::RangeInclusive;
 
 use multiversion::{multiversion, target::match_target};
 
-use super::Aligned;
+use super::{Aligned, NEEDS_AVX512};
 use crate::{prefetch::prefetch, resize::view::Axis};
 
 /// Fractional bits of a level: 0 to 255 · 2⁶, plus or minus the error.
@@ -51,7 +49,7 @@ const SCALES: RangeInclusive<f64> = 1.0..=22.0;
 const BLOCK: usize = 128;
 
 /// A block of samples in 16 bits.
-pub(super) type Block = Aligned<[u16; BLOCK]>;
+type Block = Aligned<[u16; BLOCK]>;
 
 /// The rows between the centers of two neighboring target rows, and the factors of their sums.
 #[derive(Clone, Copy)]
@@ -89,16 +87,6 @@ impl<'a> PrefixSum<'a> {
     /// Creates the target rows along `axis` of an image with `stride` samples per row. Returns `None` if the axis
     /// grows, if sums or factors do not fit 16 bits, or if a row is shorter than a block.
     pub(super) fn new(source: &'a [u8], stride: usize, axis: &Axis) -> Option<Self> {
-        Self::with(weigh, source, stride, axis)
-    }
-
-    /// Creates the target rows like [`new`](Self::new), with one form of [`weigh`].
-    pub(super) fn with(
-        weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
-        source: &'a [u8],
-        stride: usize,
-        axis: &Axis,
-    ) -> Option<Self> {
         if stride < BLOCK {
             return None;
         }
@@ -109,21 +97,12 @@ impl<'a> PrefixSum<'a> {
             partial: vec![Aligned([0; BLOCK]); stride.div_ceil(BLOCK)],
         };
         // The first segment completes no target row.
-        sums.next_with(weigh, &mut vec![0; stride])?;
+        sums.next(&mut vec![0; stride])?;
         Some(sums)
     }
 
     /// Writes the next target row, in levels of [`LEVEL_BITS`] fractional bits. Returns `None` after the last one.
     pub(super) fn next(&mut self, out: &mut [i16]) -> Option<()> {
-        self.next_with(weigh, out)
-    }
-
-    /// Writes the next target row like [`next`](Self::next), with one form of [`weigh`].
-    pub(super) fn next_with(
-        &mut self,
-        weigh: impl FnOnce(&SegmentRows<'_>, &mut [Block], &mut [i16]),
-        out: &mut [i16],
-    ) -> Option<()> {
         let segment = self.segments.next()?;
         let rows_from = |row: usize| self.source.get(row * self.stride..);
         let next = self.segments.as_slice().first();
@@ -231,7 +210,7 @@ impl Interval {
 }
 
 /// A segment with its samples.
-pub(super) struct SegmentRows<'a> {
+struct SegmentRows<'a> {
     /// The samples from the first row on; rows after the segment may follow.
     rows: &'a [u8],
     /// The samples of the next segment.
@@ -266,37 +245,6 @@ impl SegmentRows<'_> {
 fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
     match_target! {
         "x86_64+avx512f+avx512bw" => avx512::weigh(rows, partial, out),
-        _ => portable(rows, partial, out),
-    }
-}
-
-/// Runs [`weigh`] on any CPU.
-#[inline(always)]
-pub(super) fn portable(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
-    let Factors {
-        upper,
-        lower,
-        shifts,
-    } = rows.segment.factors;
-    let high = |sum: u16, factor: u16| ((u32::from(sum) * u32::from(factor)) >> 16) as u16;
-    for (column, partial) in rows.blocks().zip(partial) {
-        let (mut sum, mut ramp) = ([0; BLOCK], [0; BLOCK]);
-        let samples = (0..rows.segment.count).filter_map(|row| rows.samples(row, column));
-        for samples in samples {
-            for ((sum, ramp), sample) in sum.iter_mut().zip(&mut ramp).zip(samples) {
-                *sum += u16::from(*sample);
-                *ramp += *sum;
-            }
-        }
-        for (sum, ramp) in sum.iter().zip(&mut ramp) {
-            *ramp += rows.segment.missing as u16 * sum;
-        }
-        let sums = sum.iter().zip(ramp).zip(&mut partial.0);
-        for (out, ((sum, ramp), partial)) in out[column..].iter_mut().zip(sums) {
-            let (sum, ramp) = (sum << shifts[0], ramp << shifts[1]);
-            let added = high(ramp, upper[0]).wrapping_sub(high(sum, upper[1]));
-            *out = partial.wrapping_add(added) as i16;
-            *partial = high(sum, lower[0]).wrapping_sub(high(ramp, lower[1]));
-        }
+        _ => unreachable!("{NEEDS_AVX512}"),
     }
 }

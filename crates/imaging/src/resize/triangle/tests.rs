@@ -1,19 +1,21 @@
-//! Compares every form of every kernel with the definition in f64. The tests call each form directly.
+//! Compares every kernel with the definition in f64.
 
 mod definition;
-mod forms;
+#[cfg(target_arch = "x86_64")]
+mod fixed_point;
 mod selection;
 
 use proptest::prelude::*;
 
-use super::{dot_product::DotProduct, prefix_sum::PrefixSum};
-use crate::resize::{
-    kernel_forms::{Form, assert_ran, has_features},
-    view::Axis,
+use super::{
+    CHANNELS,
+    direct_sum::{self, DirectSum},
+    float_taps::{self, FloatTaps},
 };
-use forms::{Outcome, horizontal, vertical};
+use crate::resize::{kernel_forms::noise, view::Axis};
+use definition::{assert_means, float_bound};
 
-/// The axes that every form is compared on: enlarged, equal, shrunk a little, and shrunk to windows that lie far apart.
+/// The axes that every kernel is compared on: enlarged, equal, shrunk a little, and shrunk to windows that lie far apart.
 const AXES: [(u32, u32); 11] = [
     (1, 1),
     (1, 40),
@@ -28,124 +30,103 @@ const AXES: [(u32, u32); 11] = [
     (440, 20),
 ];
 
-/// Compares a form with the definition on [`AXES`]. Returns whether it ran.
-fn ran(compare: impl Fn(&Axis) -> Outcome) -> bool {
-    let outcomes = AXES.map(|(source, target)| compare(&Axis::full(source, target)));
-    let missing = outcomes.contains(&Outcome::MissingFeatures);
-    assert!(
-        !(missing && outcomes.contains(&Outcome::Compared)),
-        "a form runs always or never"
-    );
-    outcomes.contains(&Outcome::Compared)
+/// The axes on which a flat image keeps its level.
+const FLAT_AXES: [(u32, u32); 9] = [
+    (1, 1),
+    (40, 40),
+    (101, 100),
+    (3, 2),
+    (224, 223),
+    (512, 224),
+    (99, 7),
+    (22, 1),
+    (440, 20),
+];
+
+/// The levels of flat images.
+const FLAT_LEVELS: [u8; 5] = [0, 1, 127, 254, 255];
+
+/// Samples a row: a block of 128 and a block that overlaps it.
+const STRIDE: usize = 171;
+
+fn noise_levels() -> impl Iterator<Item = u8> {
+    noise().map(|v| (v >> 8) as u8)
+}
+
+/// Returns the samples of an image whose columns are the axis.
+fn image(axis: &Axis, samples: impl Iterator<Item = u8>) -> Vec<u8> {
+    samples.take(STRIDE * axis.source as usize).collect()
+}
+
+fn check_direct_sum(axis: &Axis, samples: impl Iterator<Item = u8>) {
+    let image = image(axis, samples);
+    let mut rows = DirectSum::new(&image, STRIDE, axis);
+    let mut out = vec![f32::NAN; STRIDE];
+    for position in axis.range.clone() {
+        direct_sum::sum(&rows.next().unwrap(), &mut out);
+        let levels = out.iter().copied().map(f64::from);
+        let sample = |x: usize, y: usize| f64::from(image[y * STRIDE + x]);
+        assert_means(axis, position, levels, sample, float_bound);
+    }
+    assert!(rows.next().is_none());
+}
+
+fn check_float_taps(axis: &Axis) {
+    let taps = FloatTaps::new(axis);
+    let levels = noise().map(|v| f32::from(v % (255 * 64 + 1)) / 64.0);
+    let mut row: Vec<f32> = levels.take(axis.source as usize * CHANNELS).collect();
+    row.resize(row.len() + taps.overread(), 0.0);
+    let mut out = vec![[f32::NAN; 16]; taps.quads()];
+    float_taps::weigh(&row, &taps, &mut out);
+    let pixels = out.as_flattened().as_chunks::<4>().0;
+    for (position, pixel) in axis.range.clone().zip(pixels) {
+        let levels = pixel[..CHANNELS].iter().copied().map(f64::from);
+        let sample = |channel: usize, x: usize| f64::from(row[CHANNELS * x + channel]);
+        assert_means(axis, position, levels, sample, float_bound);
+    }
 }
 
 #[test]
-fn every_form_that_this_cpu_supports_equals_the_definition() {
-    let avx512_bw = has_features!("avx512f", "avx512bw");
-    let avx512_vnni = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
-    assert_ran(&[
-        Form::new("direct sum (portable)", true, ran(vertical::direct)),
-        Form::new(
-            "prefix sum (portable)",
-            true,
-            ran(vertical::prefix_portable),
-        ),
-        Form::new(
-            "prefix sum (AVX-512)",
-            avx512_bw,
-            ran(vertical::prefix_avx512),
-        ),
-        Form::new("float taps (portable)", true, ran(horizontal::float)),
-        Form::new(
-            "dot product (portable)",
-            true,
-            ran(horizontal::dot_portable),
-        ),
-        Form::new(
-            "dot product (AVX-512)",
-            avx512_vnni,
-            ran(horizontal::dot_avx512),
-        ),
-    ]);
+fn float_kernels_equal_the_definition() {
+    for (source, target) in AXES {
+        let axis = Axis::full(source, target);
+        check_direct_sum(&axis, noise_levels());
+        check_float_taps(&axis);
+    }
+    for (source, target) in FLAT_AXES {
+        for level in FLAT_LEVELS {
+            check_direct_sum(&Axis::full(source, target), std::iter::repeat(level));
+        }
+    }
+}
+
+fn any_columns() -> impl Strategy<Value = Axis> {
+    (1u32..2000, 1u32..2000).prop_map(|(source, target)| Axis::full(source, target))
+}
+
+fn any_rows() -> impl Strategy<Value = Axis> {
+    let parts = (1u32..400, 1u32..100, 0u32..20, 0u32..20);
+    parts.prop_map(|(source, target, before, after)| {
+        let start = before.min(target - 1);
+        let range = start..target.saturating_sub(after).max(start + 1);
+        Axis {
+            source,
+            target,
+            range,
+        }
+    })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_horizontal_form_equals_the_definition_at_any_scale(
-        source in 1u32..2000,
-        target in 1u32..2000,
-    ) {
-        let axis = Axis::full(source, target);
-        horizontal::float(&axis);
-        horizontal::dot_portable(&axis);
-        horizontal::dot_avx512(&axis);
+    fn float_taps_equal_the_definition_at_any_scale(axis in any_columns()) {
+        check_float_taps(&axis);
     }
 
     #[test]
-    fn every_vertical_form_equals_the_definition_at_any_scale_and_range(
-        source in 1u32..400,
-        target in 1u32..100,
-        skipped in (0u32..20, 0u32..20),
-    ) {
-        let start = skipped.0.min(target - 1);
-        let range = start..target.saturating_sub(skipped.1).max(start + 1);
-        let axis = Axis { source, target, range };
-        vertical::direct(&axis);
-        let accepted = vertical::prefix_portable(&axis) == Outcome::Compared;
-        prop_assert_eq!(accepted, (target..=22 * target).contains(&source), "{:?}", axis);
-        vertical::prefix_avx512(&axis);
+    fn direct_sums_equal_the_definition_at_any_scale_and_range(axis in any_rows()) {
+        check_direct_sum(&axis, noise_levels());
     }
-}
-
-#[test]
-fn every_vertical_form_keeps_a_flat_level() {
-    for (source, target) in [
-        (1, 1),
-        (40, 40),
-        (101, 100),
-        (3, 2),
-        (224, 223),
-        (512, 224),
-        (99, 7),
-        (22, 1),
-        (440, 20),
-    ] {
-        let axis = Axis::full(source, target);
-        for level in [0, 1, 127, 254, 255] {
-            let samples = || std::iter::repeat(level);
-            let prefix = vertical::prefix_sum(&axis, samples(), forms::prefix_portable);
-            assert_eq!(prefix, Outcome::Compared, "{axis:?}");
-            vertical::prefix_sum(&axis, samples(), forms::prefix_avx512);
-            vertical::direct_sum(&axis, samples());
-        }
-    }
-}
-
-#[test]
-fn the_prefix_sum_accepts_scales_from_1_to_22() {
-    for (source, target) in [(1, 2), (223, 224), (23, 1), (441, 20)] {
-        let outcome = vertical::prefix_portable(&Axis::full(source, target));
-        assert_eq!(outcome, Outcome::AxisRefused, "{source} to {target}");
-    }
-}
-
-#[test]
-fn dot_products_have_up_to_forty_taps() {
-    for (source, target, accepted) in [
-        (512, 224, true),
-        (512, 384, true),
-        (1440, 224, true),
-        (9000, 224, false),
-    ] {
-        let windows = DotProduct::new(&Axis::full(source, target));
-        assert_eq!(windows.is_some(), accepted);
-    }
-}
-
-#[test]
-fn an_axis_with_an_empty_range_is_refused() {
-    assert!(DotProduct::new(&Axis::full(64, 0)).is_none());
-    assert!(PrefixSum::new(&[0; 200], 200, &Axis::full(1, 0)).is_none());
 }

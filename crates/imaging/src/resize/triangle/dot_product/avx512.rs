@@ -10,14 +10,10 @@ use crate::resize::{
     triangle::{BLOCK, CHANNELS},
 };
 
-/// Computes the same as [`portable`](super::portable) with shuffles and multiply-add instructions.
+/// Runs [`weigh`](super::weigh).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
-pub(in crate::resize::triangle) fn weigh(
-    row: &[i16],
-    windows: &DotProduct,
-    out: &mut [[Pixel; BLOCK]],
-) {
+pub(super) fn weigh(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
     match windows.groups {
         1 => weigh_groups::<1>(row, windows, out),
         2 => weigh_groups::<2>(row, windows, out),

@@ -6,14 +6,10 @@ use bytemuck::must_cast;
 
 use super::{BLOCK, Block, Factors, SegmentRows};
 
-/// Computes the same as [`portable`](super::portable) in registers.
+/// Runs [`weigh`](super::weigh).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::resize::triangle) fn weigh(
-    rows: &SegmentRows<'_>,
-    partial: &mut [Block],
-    out: &mut [i16],
-) {
+pub(super) fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
     let Factors {
         upper,
         lower,

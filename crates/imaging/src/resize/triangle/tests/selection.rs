@@ -1,13 +1,12 @@
-//! Compares complete images: those of each combination of kernels, and those of the combination that is chosen.
+//! Compares complete images: those of the float kernels, and those of the kernels that are chosen.
 
 use image::RgbImage;
 
 use crate::{
     resize::{
-        kernel_forms::has_features,
         triangle::{
             CHANNELS,
-            rounded::{RoundedRows, has_fixed_point_instructions, rounded},
+            rounded::{RoundedRows, rounded},
             unrounded,
         },
         view::View,
@@ -16,7 +15,7 @@ use crate::{
 };
 
 /// Returns all samples of a resized image.
-fn samples(mut rows: RoundedRows<'_>, view: &View) -> Vec<f64> {
+pub(super) fn samples(mut rows: RoundedRows<'_>, view: &View) -> Vec<f64> {
     let width = view.columns.range.len();
     let mut samples = Vec::new();
     while let Some(row) = rows.next() {
@@ -45,7 +44,7 @@ fn assert_within(ours: &[f64], exact: &[f64], bound: f64, kernels: &str) {
 }
 
 #[test]
-fn every_combination_of_kernels_is_within_a_level_of_the_definition() {
+fn rows_are_within_a_level_of_the_definition() {
     for (source, target) in [
         ((128, 96), (56, 42)),
         ((300, 200), (40, 30)),
@@ -53,28 +52,16 @@ fn every_combination_of_kernels_is_within_a_level_of_the_definition() {
     ] {
         let (image, view) = (noise(source.0, source.1), View::full(source, target));
         let exact = exact(&image, target);
-        let float = samples(RoundedRows::float(&image, &view), &view);
         // The weights of each pass are off by far less than a tenth of a level here.
+        let float = samples(RoundedRows::float(&image, &view), &view);
         assert_within(&float, &exact, 0.6, "float");
-        let fixed = RoundedRows::fixed_point(&image, &view).expect("up to 40 taps");
-        let fixed = samples(fixed, &view);
-        assert_within(&fixed, &exact, 0.7, "prefix sum, dot product");
         let chosen = samples(rounded(&image, &view), &view);
-        let expected = if has_fixed_point_instructions() {
-            fixed
-        } else {
-            float
-        };
-        assert_eq!(chosen, expected);
+        assert_within(&chosen, &exact, 0.7, "chosen");
         let mut rows = unrounded(&image, &view);
         let mut levels = Vec::new();
         while let Some(row) = rows.next() {
-            let pixels = row
-                .as_flattened()
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .take(view.columns.range.len());
+            let pixels = row.as_flattened().as_chunks::<4>().0;
+            let pixels = pixels.iter().take(view.columns.range.len());
             levels.extend(pixels.flat_map(|&[r, g, b, _]| [r, g, b].map(f64::from)));
         }
         assert_within(&levels, &exact, 1e-3, "unrounded");
@@ -82,16 +69,9 @@ fn every_combination_of_kernels_is_within_a_level_of_the_definition() {
 }
 
 #[test]
-fn fixed_point_is_chosen_where_the_cpu_has_its_instructions() {
-    let detected = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
-    assert_eq!(has_fixed_point_instructions(), detected);
-}
-
-#[test]
 fn images_that_grow_or_are_narrow_take_the_float_kernels() {
     for (source, target) in [((100, 50), (150, 100)), ((30, 90), (20, 40))] {
         let (image, view) = (noise(source.0, source.1), View::full(source, target));
-        assert!(RoundedRows::fixed_point(&image, &view).is_none());
         let chosen = samples(rounded(&image, &view), &view);
         assert_eq!(chosen, samples(RoundedRows::float(&image, &view), &view));
         assert_within(&chosen, &exact(&image, target), 0.6, "float");

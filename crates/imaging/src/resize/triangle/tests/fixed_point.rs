@@ -1,0 +1,154 @@
+//! Compares the kernels of fixed point with the definition, if this CPU runs them.
+
+use proptest::prelude::*;
+
+use super::{
+    AXES, FLAT_AXES, FLAT_LEVELS, STRIDE, any_columns, any_rows, definition::assert_means, image,
+    noise_levels, selection::samples,
+};
+use crate::{
+    resize::{
+        kernel_forms::{Form, assert_ran, has_features, noise},
+        triangle::{
+            BLOCK, CHANNELS,
+            dot_product::{self, DotProduct},
+            fixed_point::{FixedPointRows, has_instructions},
+            prefix_sum::{LEVEL_BITS, PrefixSum},
+            rounded::{RoundedRows, rounded},
+        },
+        view::{Axis, View},
+    },
+    synthetic,
+};
+
+/// The maximum error of the prefix sum, in levels.
+const PREFIX_SUM_BOUND: f64 = 4.0 / 64.0;
+
+/// Returns the maximum error of a mean of `taps` samples with fixed-point weights, in levels.
+fn fixed_point_bound(taps: usize) -> f64 {
+    0.5 * taps as f64 * 255.0 / 16_384.0
+}
+
+fn level(sample: i16) -> f64 {
+    f64::from(sample) / f64::from(1 << LEVEL_BITS)
+}
+
+/// Compares the prefix sums. Returns whether they accept the axis.
+fn check_prefix_sum(axis: &Axis, samples: impl Iterator<Item = u8>) -> bool {
+    let image = image(axis, samples);
+    let Some(mut rows) = PrefixSum::new(&image, STRIDE, axis) else {
+        return false;
+    };
+    let mut out = vec![-1; STRIDE];
+    for position in axis.range.clone() {
+        rows.next(&mut out).unwrap();
+        let levels = out.iter().copied().map(level);
+        let sample = |x: usize, y: usize| f64::from(image[y * STRIDE + x]);
+        assert_means(axis, position, levels, sample, |_| PREFIX_SUM_BOUND);
+    }
+    assert!(rows.next(&mut out).is_none(), "{axis:?}");
+    true
+}
+
+/// Compares the dot products. Returns whether they accept the axis.
+fn check_dot_product(axis: &Axis) -> bool {
+    let Some(windows) = DotProduct::new(axis) else {
+        return false;
+    };
+    let levels = noise().map(|v| (v % (255 * (1 << LEVEL_BITS) + 1)) as i16);
+    let mut row: Vec<i16> = levels.take(axis.source as usize * CHANNELS).collect();
+    row.resize(row.len() + windows.overread(), 0);
+    let mut out = vec![[[0; 4]; BLOCK]; axis.range.len().div_ceil(BLOCK)];
+    dot_product::weigh(&row, &windows, &mut out);
+    for (position, pixel) in axis.range.clone().zip(out.as_flattened()) {
+        let levels = pixel[..CHANNELS].iter().copied().map(f64::from);
+        let sample = |channel: usize, x: usize| level(row[CHANNELS * x + channel]);
+        // The result is rounded to the nearest level.
+        let bound = |taps| 0.5 + fixed_point_bound(taps);
+        assert_means(axis, position, levels, sample, bound);
+    }
+    true
+}
+
+#[test]
+fn fixed_point_kernels_equal_the_definition_if_this_cpu_runs_them() {
+    let is_supported = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
+    let ran = |check: &dyn Fn(&Axis) -> bool| {
+        let accepted =
+            AXES.map(|(source, target)| has_instructions() && check(&Axis::full(source, target)));
+        accepted.contains(&true)
+    };
+    let prefix_sum = |axis: &Axis| {
+        check_prefix_sum(axis, std::iter::repeat(255)) && check_prefix_sum(axis, noise_levels())
+    };
+    assert_ran(&[
+        Form::new("prefix sum (AVX-512)", is_supported, ran(&prefix_sum)),
+        Form::new(
+            "dot product (AVX-512)",
+            is_supported,
+            ran(&check_dot_product),
+        ),
+    ]);
+    for (source, target) in FLAT_AXES.into_iter().filter(|_| has_instructions()) {
+        for level in FLAT_LEVELS {
+            let axis = Axis::full(source, target);
+            assert!(
+                check_prefix_sum(&axis, std::iter::repeat(level)),
+                "{axis:?}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn dot_products_equal_the_definition_at_any_scale(axis in any_columns()) {
+        if has_instructions() {
+            check_dot_product(&axis);
+        }
+    }
+
+    #[test]
+    fn prefix_sums_equal_the_definition_at_any_scale_and_range(axis in any_rows()) {
+        if has_instructions() {
+            let accepted = check_prefix_sum(&axis, noise_levels());
+            let scales = axis.target..=22 * axis.target;
+            prop_assert_eq!(accepted, scales.contains(&axis.source), "{:?}", axis);
+        }
+    }
+}
+
+#[test]
+fn axes_that_do_not_fit_are_refused() {
+    // Scales from 1 to 22.
+    for (source, target) in [(1, 2), (223, 224), (23, 1), (441, 20), (1, 0)] {
+        let image = vec![0; STRIDE * source as usize];
+        let sums = PrefixSum::new(&image, STRIDE, &Axis::full(source, target));
+        assert!(sums.is_none(), "{source} to {target}");
+    }
+    // Up to forty taps.
+    for (source, target, accepted) in [
+        (512, 224, true),
+        (512, 384, true),
+        (1440, 224, true),
+        (9000, 224, false),
+        (64, 0, false),
+    ] {
+        let windows = DotProduct::new(&Axis::full(source, target));
+        assert_eq!(windows.is_some(), accepted, "{source} to {target}");
+    }
+}
+
+#[test]
+fn fixed_point_is_chosen_where_the_cpu_has_its_instructions() {
+    let detected = has_features!("avx512f", "avx512bw", "avx512vbmi", "avx512vnni");
+    assert_eq!(has_instructions(), detected);
+    let image = synthetic::noise(300, 200);
+    let view = View::full((300, 200), (40, 30));
+    assert_eq!(FixedPointRows::new(&image, &view).is_some(), detected);
+    let chosen = samples(rounded(&image, &view), &view);
+    let float = samples(RoundedRows::float(&image, &view), &view);
+    assert_eq!(chosen != float, detected);
+}
