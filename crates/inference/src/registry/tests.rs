@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::tensor::{Port, Signature};
 use facescan_imaging::{
@@ -14,6 +16,15 @@ fn entry(id: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut value = serde_json::to_value(spec(id)).unwrap();
     change(&mut value);
     value
+}
+
+/// Sets a field, by its path.
+fn set(model: &mut Value, field: &str, value: Value) {
+    let mut place = model;
+    for key in field.split('.') {
+        place = &mut place[key];
+    }
+    *place = value;
 }
 
 fn fault(id: &str, change: impl FnOnce(&mut Value)) -> String {
@@ -86,7 +97,7 @@ fn a_file_replaces_by_id_and_adds() {
     let path = folder.path().join("own.yaml");
     let mine = entry("sface-2021dec", |model| model["license"] = "mine".into());
     let new = entry("sface-2021dec", |model| model["id"] = "new".into());
-    let text = serde_json::json!({ "models": [mine, new] }).to_string();
+    let text = json!({ "models": [mine, new] }).to_string();
     fs::write(&path, text).unwrap();
     let registry = Registry::load(Some(&path), &defaults()).unwrap();
     assert_eq!(registry.iter().count(), 4);
@@ -116,7 +127,7 @@ fn a_broken_file_says_where() {
     );
     let twice = entry("centerface", |_| {});
     assert_eq!(
-        error(&serde_json::json!({ "models": [twice, twice] }).to_string()),
+        error(&json!({ "models": [twice, twice] }).to_string()),
         "model `centerface`: field `id`: is there twice in one file"
     );
 }
@@ -136,43 +147,23 @@ fn a_wrong_value_names_the_model_and_the_field() {
         fault("yunet-2023mar", |m| m["batch"] = 0.into()),
         "model `yunet-2023mar`: field `batch`: expected `dynamic` or a number from 1"
     );
-    type Change = fn(&mut Value);
-    let cases: [(&str, &str, Change); 14] = [
-        ("yunet-2023mar", "id", |m| m["id"] = "Yu Net".into()),
-        ("yunet-2023mar", "role", |m| m["role"] = "embedder".into()),
-        ("yunet-2023mar", "sha256", |m| m["sha256"] = "AB".into()),
-        ("yunet-2023mar", "dim", |m| m["dim"] = 5.into()),
-        ("yunet-2023mar", "input.width", |m| {
-            m["input"]["width"] = 650.into()
-        }),
-        ("yunet-2023mar", "input.height", |m| {
-            m["input"]["height"] = 0.into()
-        }),
-        ("yunet-2023mar", "input.size_multiple", |m| {
-            m["input"]["size_multiple"] = 16.into();
-        }),
-        ("yunet-2023mar", "input.scale", |m| {
-            m["input"]["scale"][2] = 0.into()
-        }),
-        ("yunet-2023mar", "thresholds.score", |m| {
-            m["thresholds"]["score"] = 1.5.into()
-        }),
-        ("yunet-2023mar", "prepare.sha256", |m| {
-            m["prepare"]["sha256"] = "".into()
-        }),
-        ("yunet-2023mar", "prepare.recipe", |m| {
-            m["prepare"]["recipe"] = "sface".into()
-        }),
-        ("sface-2021dec", "dim", |m| m["dim"] = Value::Null),
-        ("sface-2021dec", "input.height", |m| {
-            m["input"]["height"] = 128.into()
-        }),
-        ("sface-2021dec", "thresholds.cosine_far_1e3", |m| {
-            m["thresholds"]["cosine_far_1e3"] = 2.into();
-        }),
-    ];
-    for (id, field, change) in cases {
-        let text = fault(id, change);
+    for (id, field, value) in [
+        ("yunet-2023mar", "id", json!("Yu Net")),
+        ("yunet-2023mar", "role", json!("embedder")),
+        ("yunet-2023mar", "sha256", json!("AB")),
+        ("yunet-2023mar", "dim", json!(5)),
+        ("yunet-2023mar", "input.width", json!(650)),
+        ("yunet-2023mar", "input.height", json!(0)),
+        ("yunet-2023mar", "input.size_multiple", json!(16)),
+        ("yunet-2023mar", "input.scale", json!([1, 1, 0])),
+        ("yunet-2023mar", "thresholds.score", json!(1.5)),
+        ("yunet-2023mar", "prepare.sha256", json!("")),
+        ("yunet-2023mar", "prepare.recipe", json!("sface")),
+        ("sface-2021dec", "dim", Value::Null),
+        ("sface-2021dec", "input.height", json!(128)),
+        ("sface-2021dec", "thresholds.cosine_far_1e3", json!(2)),
+    ] {
+        let text = fault(id, |model| set(model, field, value));
         assert!(text.contains(&format!(": field `{field}`: ")), "{text}");
     }
 }
@@ -230,8 +221,7 @@ fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
         model["id"] = "own".into();
         model["input"]["mode"] = "stretch".into();
     });
-    let entries =
-        serde_json::json!({ "models": [own, encoder(|model| model["id"] = "usual".into())] });
+    let entries = json!({ "models": [own, encoder(|model| model["id"] = "usual".into())] });
     fs::write(&path, entries.to_string()).unwrap();
     let settings = ResizeDefaults {
         mode: Mode::CenterCrop,
@@ -262,18 +252,15 @@ fn an_encoder_is_resized_as_the_settings_say_where_its_entry_does_not() {
 
 #[test]
 fn what_an_encoder_may_not_say_is_refused_by_field() {
-    type Change = fn(&mut Value);
-    let cases: [(&str, Change); 5] = [
-        ("input.mode", |m| m["input"]["mode"] = "short_side".into()),
-        ("input.size_multiple", |m| {
-            m["input"]["size_multiple"] = 32.into()
-        }),
-        ("input.width", |m| m["input"]["width"] = 9000.into()),
-        ("dim", |m| m["dim"] = Value::Null),
-        ("role", |m| m["role"] = "embedder".into()),
-    ];
-    for (field, change) in cases {
-        let text = check::read(encoder(change), 0).unwrap_err().to_string();
+    for (field, value) in [
+        ("input.mode", json!("short_side")),
+        ("input.size_multiple", json!(32)),
+        ("input.width", json!(9000)),
+        ("dim", Value::Null),
+        ("role", json!("embedder")),
+    ] {
+        let entry = encoder(|model| set(model, field, value));
+        let text = check::read(entry, 0).unwrap_err().to_string();
         assert!(text.contains(&format!(": field `{field}`: ")), "{text}");
     }
     for field in ["output", "pooling"] {
