@@ -1,4 +1,4 @@
-//! How well groups agree with the truth, and how much they change.
+//! How well groups agree with the truth.
 //!
 //! A face without a person counts as a group of its own. So it lowers the recall and never the precision.
 
@@ -65,21 +65,6 @@ pub fn pairwise(faces: &[(u32, Option<u32>)]) -> Agreement {
     Agreement {
         precision: share(pairs(sizes.found.values())),
         recall: share(pairs(sizes.truth.values())),
-    }
-}
-
-/// Returns the share of the faces with a person before that have another person or none after, from 0 to 1.
-///
-/// Each entry has the person of a face before and after. Without faces that had a person, the churn is 0.
-pub fn churn(faces: &[(Option<u32>, Option<u32>)]) -> f64 {
-    let had = faces.iter().filter(|(before, _)| before.is_some());
-    let (had, changed) = had.fold((0u64, 0u64), |(had, changed), (before, after)| {
-        (had + 1, changed + u64::from(before != after))
-    });
-    if had == 0 {
-        0.0
-    } else {
-        changed as f64 / had as f64
     }
 }
 

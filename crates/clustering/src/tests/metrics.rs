@@ -1,6 +1,6 @@
 //! The metrics against values that were computed by hand.
 
-use crate::metrics::{Agreement, bcubed, churn, pairwise};
+use crate::metrics::{Agreement, bcubed, pairwise};
 
 /// Three faces of person 1 and two of person 2. Group 7 has two of the first and one of the second.
 const FACES: [(u32, Option<u32>); 5] = [
@@ -51,18 +51,4 @@ fn unassigned_faces_are_alone() {
 fn without_faces_everything_agrees() {
     assert_near(bcubed(&[]), 1.0, 1.0);
     assert_near(pairwise(&[]), 1.0, 1.0);
-    assert_eq!(churn(&[]), 0.0);
-}
-
-#[test]
-fn churn_counts_faces_that_lose_their_person() {
-    let faces = [
-        (Some(1), Some(1)),
-        (Some(1), Some(2)),
-        (Some(1), None),
-        (Some(2), Some(2)),
-        (None, Some(3)),
-        (None, None),
-    ];
-    assert_eq!(churn(&faces), 0.5);
 }
