@@ -1,5 +1,6 @@
 //! What holds for every library.
 
+use fastrand::Rng;
 use proptest::prelude::*;
 
 use super::*;

@@ -43,9 +43,11 @@ const CHANNELS: usize = super::RGB;
 /// Pixels that a horizontal kernel writes at a time.
 const BLOCK: usize = 16;
 
-/// Why the kernels of [`mod@fixed_point`] have no form for other CPUs.
+/// Stands in for a kernel of [`mod@fixed_point`], with its arguments, on the CPUs where no size chooses it.
 #[cfg(target_arch = "x86_64")]
-const NEEDS_AVX512: &str = "fixed point is chosen only on CPUs with AVX-512";
+fn not_chosen<T>(_: T) {
+    unreachable!("fixed point is chosen only on CPUs with AVX-512");
+}
 
 /// Four pixels of a row in levels: red, green, blue and an unused value.
 pub(crate) type Quad = [f32; 16];

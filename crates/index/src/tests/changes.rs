@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use proptest::prelude::*;
 
 use super::*;

@@ -18,8 +18,9 @@ mod avx512;
 use multiversion::{multiversion, target::match_target};
 
 use super::{
-    BLOCK, CHANNELS, NEEDS_AVX512,
+    BLOCK, CHANNELS,
     coefficients::{Coefficients, WEIGHT_BITS},
+    not_chosen,
     prefix_sum::LEVEL_BITS,
 };
 use crate::resize::{Pixel, view::Axis};
@@ -107,6 +108,6 @@ impl DotProduct {
 pub(super) fn weigh(row: &[i16], windows: &DotProduct, out: &mut [[Pixel; BLOCK]]) {
     match_target! {
         "x86_64+avx512f+avx512bw+avx512vbmi+avx512vnni" => avx512::weigh(row, windows, out),
-        _ => unreachable!("{NEEDS_AVX512}"),
+        _ => not_chosen((row, windows, out)),
     }
 }

@@ -36,7 +36,7 @@ use std::ops::RangeInclusive;
 
 use multiversion::{multiversion, target::match_target};
 
-use super::{Aligned, NEEDS_AVX512};
+use super::{Aligned, not_chosen};
 use crate::{prefetch::prefetch, resize::view::Axis};
 
 /// Fractional bits of a level: 0 to 255 · 2⁶, plus or minus the error.
@@ -245,6 +245,6 @@ impl SegmentRows<'_> {
 fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i16]) {
     match_target! {
         "x86_64+avx512f+avx512bw" => avx512::weigh(rows, partial, out),
-        _ => unreachable!("{NEEDS_AVX512}"),
+        _ => not_chosen((rows, partial, out)),
     }
 }
