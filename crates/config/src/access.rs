@@ -8,8 +8,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize, Serializer, de};
 use time::OffsetDateTime;
 
-use super::{Config, must, storage::is_tenant};
-use crate::scope::Scope;
+use super::{checks::must, scope::Scope, storage::is_tenant};
 
 /// Section `access`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -108,22 +107,6 @@ impl<'de> Deserialize<'de> for KeyDigest {
             *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| refuse())?;
         }
         Ok(Self(digest))
-    }
-}
-
-impl Config {
-    /// Returns whether callers need a key.
-    pub fn requires_keys(&self) -> bool {
-        match self.access.mode {
-            AccessMode::Required => true,
-            AccessMode::Off => false,
-            AccessMode::Auto => !is_loopback(&self.server.host),
-        }
-    }
-
-    /// Returns whether callers need no key because only this machine can reach the server.
-    pub fn is_for_this_machine(&self) -> bool {
-        self.access.mode == AccessMode::Auto && is_loopback(&self.server.host)
     }
 }
 

@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
-    must,
-    secrets::masked_url,
-    storage::masked,
-    traces::{hidden, is_header},
+    checks::must,
+    masks::{hidden, masked, masked_url},
+    traces::is_header,
 };
 
 /// Section `batches`.

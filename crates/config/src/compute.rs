@@ -8,7 +8,7 @@ use facescan_inference::registry::Role;
 use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::{is_absolute, is_path, must};
+use super::checks::{is_absolute, is_path, must};
 
 /// Section `imaging`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]

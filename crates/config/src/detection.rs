@@ -13,7 +13,7 @@ use utoipa::{
     openapi::{ObjectBuilder, OneOfBuilder, Schema, Type},
 };
 
-use super::must;
+use super::checks::must;
 
 /// The minimum of `det_size`.
 pub const MIN_DET_SIZE: u32 = 64;

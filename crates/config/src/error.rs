@@ -4,7 +4,7 @@
 
 use std::{io, path::PathBuf};
 
-use super::Origin;
+use super::origin::Origin;
 
 /// Why a configuration cannot be used. No message contains a secret.
 #[derive(Debug, thiserror::Error)]

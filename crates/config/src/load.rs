@@ -13,12 +13,36 @@ use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
 
 use super::{
-    Config, ConfigError, Origin, PREFIX, Provenance, SettingError,
-    schema::{self, DEFAULTS, SETTINGS, Setting},
-    storage::mask_url,
+    config::Config,
+    error::{ConfigError, SettingError},
+    masks::mask_url,
+    origin::{Origin, Provenance},
+    schema::{self, DEFAULTS, PREFIX, SETTINGS, Setting, pointer},
+    sources::{self, Sources},
 };
 
 type Mapping = serde_json::Map<String, Value>;
+
+impl Config {
+    /// Merges the layers and checks every setting.
+    ///
+    /// `Config::load(&Sources::default())` returns the defaults.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error at once if a file cannot be read or parsed. All unknown settings and values that are not
+    /// allowed are collected in [`ConfigError::Invalid`].
+    pub fn load(sources: &Sources) -> Result<(Self, Provenance), ConfigError> {
+        let mut loader = Loader::new()?;
+        let dotenv = sources.read_dotenv()?;
+        if let Some(path) = sources.config_file(&dotenv) {
+            loader.add_file(&path, &sources::read(&path)?)?;
+        }
+        loader.add_variables(&dotenv, ".env", Origin::Dotenv);
+        loader.add_variables(&sources.environment, "the environment", Origin::Env);
+        loader.finish()
+    }
+}
 
 /// The result of the layers so far. It does not implement `Debug`, because it contains secrets.
 pub(super) struct Loader {
@@ -43,7 +67,7 @@ impl Loader {
     }
 
     /// Adds a YAML file.
-    pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+    fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let refuse = |message| ConfigError::Yaml {
             path: path.to_owned(),
             message,
@@ -77,7 +101,7 @@ impl Loader {
     }
 
     /// Adds the variables of a layer. `origin` turns the name of a variable into an origin.
-    pub(super) fn add_variables(
+    fn add_variables(
         &mut self,
         variables: &BTreeMap<String, String>,
         layer: &str,
@@ -134,7 +158,7 @@ impl Loader {
     }
 
     /// Reads the merged layers and checks every setting.
-    pub(super) fn finish(mut self) -> Result<(Config, Provenance), ConfigError> {
+    fn finish(mut self) -> Result<(Config, Provenance), ConfigError> {
         self.apply_debug();
         let (tree, origins) = self.typed_values();
         let defect = |error: serde_json::Error| ConfigError::Defaults(error.to_string());
@@ -225,7 +249,7 @@ impl Loader {
 
     fn origin(&self, key: &str) -> Origin {
         let metadata = self.merged.find_metadata(key);
-        metadata.map_or(Origin::Default, Origin::of)
+        metadata.map_or(Origin::Default, Origin::from_metadata)
     }
 }
 
@@ -241,11 +265,6 @@ impl Provider for Layer<'_> {
         let tree = nest(self.0, FigmentValue::serialize(self.1)?);
         Ok(Profile::Default.collect(tree.into_dict().unwrap_or_default()))
     }
-}
-
-/// Returns the JSON pointer of a full key. No key contains a slash or a tilde.
-pub(super) fn pointer(key: &str) -> String {
-    format!("/{}", key.replace('.', "/"))
 }
 
 /// Parses a YAML mapping. An empty document is an empty mapping.

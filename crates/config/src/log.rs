@@ -4,7 +4,7 @@ use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize};
 use tracing_subscriber::filter::Targets;
 
-use super::must;
+use super::checks::must;
 
 /// Section `log`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]

@@ -6,7 +6,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{must, secrets::masked_url, urls::is_http};
+use super::{checks::must, masks::masked_url, urls::is_http};
 
 /// Section `openid`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]

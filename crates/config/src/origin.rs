@@ -32,7 +32,7 @@ impl Origin {
     }
 
     /// Reads the origin that figment stored.
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(super) fn from_metadata(metadata: &Metadata) -> Self {
         match (&*metadata.name, &metadata.source) {
             (_, Some(Source::File(path))) => Self::File(path.clone()),
             (".env", Some(Source::Custom(name))) => Self::Dotenv(name.clone()),

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
-    is_path, must,
-    secrets::masked_url,
-    traces::{hidden, is_header},
+    checks::{is_path, must},
+    masks::{hidden, masked_url},
+    traces::is_header,
     urls::is_http,
 };
 

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{must, storage::is_tenant, traces::hidden};
+use super::{checks::must, masks::hidden, storage::is_tenant};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Config, Runtime};
+use super::{compute::Runtime, config::Config};
 
 /// The folder of the checkout that the program was built in, if it is a build for development. The variable comes from
 /// `.cargo/config.toml`. A build for other machines sets it to an empty text.

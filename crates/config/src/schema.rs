@@ -137,3 +137,8 @@ fn read(yaml: &str) -> Vec<Setting> {
     }
     settings
 }
+
+/// Returns the JSON pointer of a full key. No key contains a slash or a tilde.
+pub(super) fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}

@@ -5,10 +5,9 @@ use std::{collections::BTreeSet, env};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Serialize, Serializer};
 use url::Url;
 
-use super::{Config, storage::mask_url};
+use super::config::Config;
 
 /// How the names of the variables begin that the clients of databases, object stores and collectors of traces read.
 const CLIENTS: [&str; 5] = ["PG", "AWS_", "AZURE_", "GOOGLE_", "OTEL_"];
@@ -102,19 +101,6 @@ fn add_url(url: &str, secrets: &mut BTreeSet<String>) {
             }
         }
     }
-}
-
-/// Serializes a URL without its password.
-pub(super) fn masked_url<S: Serializer>(
-    url: &Option<Url>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    url.as_ref().map(shown).serialize(serializer)
-}
-
-/// Returns the text of a URL for messages: without its password and the values of its query.
-pub fn shown(url: &Url) -> String {
-    mask_url(url.as_str())
 }
 
 #[cfg(test)]

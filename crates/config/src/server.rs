@@ -8,7 +8,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Config, must};
+use super::checks::must;
 
 /// The largest value of `server.max_images_per_request`.
 pub const MAX_IMAGES: usize = 4096;
@@ -122,32 +122,4 @@ pub struct AdmittedImages {
     pub interactive: usize,
     /// Images of bulk requests.
     pub bulk: usize,
-}
-
-const INTERACTIVE_PER_WORKER: usize = 8;
-const BULK_PER_WORKER: usize = 64;
-
-impl Config {
-    /// Returns how many requests are admitted at a time. A limit of 0 means half of the connections, so that a tenant cannot
-    /// keep others from connecting.
-    pub fn admitted_requests(&self) -> usize {
-        match self.admission.max_requests {
-            0 => self.server.max_connections.div_ceil(2),
-            limit => limit,
-        }
-    }
-
-    /// Returns how many images of each priority are admitted at a time. A limit of 0 means 8 interactive or 64 bulk images
-    /// for each worker thread.
-    pub fn admitted_images(&self) -> AdmittedImages {
-        let workers = self.imaging.worker_threads().get();
-        let or_per_worker = |limit: usize, each: usize| match limit {
-            0 => each * workers,
-            limit => limit,
-        };
-        AdmittedImages {
-            interactive: or_per_worker(self.admission.interactive_images, INTERACTIVE_PER_WORKER),
-            bulk: or_per_worker(self.admission.bulk_images, BULK_PER_WORKER),
-        }
-    }
 }

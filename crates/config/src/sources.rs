@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{CONFIG_FILE, ConfigError, schema};
+use super::{
+    error::ConfigError,
+    schema::{self, CONFIG_FILE},
+};
 
 /// The sources that a configuration is read from. The default has no source and results in the built-in defaults.
 #[derive(Clone, Default)]

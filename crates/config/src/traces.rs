@@ -4,12 +4,12 @@
 
 use garde::Validate;
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
-    must,
-    secrets::masked_url,
+    checks::must,
+    masks::{hidden, masked_url},
     urls::{is_http, is_printable},
 };
 
@@ -30,12 +30,4 @@ pub struct Traces {
 
 pub(super) fn is_header(text: &SecretString) -> bool {
     !text.expose_secret().is_empty() && is_printable(text.expose_secret())
-}
-
-/// Shows only that there is a secret.
-pub(super) fn hidden<S: Serializer>(
-    secret: &Option<SecretString>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    secret.as_ref().map(|_| "***").serialize(serializer)
 }

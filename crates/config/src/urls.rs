@@ -8,7 +8,7 @@ use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use super::{Config, must};
+use super::checks::must;
 
 /// Section `urls`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -54,14 +54,6 @@ impl Urls {
     /// Returns the time limit for one image, with its redirects.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
-    }
-}
-
-impl Config {
-    /// Returns the maximum size of a fetched image in bytes: the lower of the limit of fetches and the limit of all
-    /// images.
-    pub fn max_fetched_bytes(&self) -> u64 {
-        self.urls.max_bytes.min(self.limits.max_image_bytes)
     }
 }
 
