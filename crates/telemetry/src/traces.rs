@@ -5,8 +5,11 @@
 //!
 //! Without the feature `otlp`, or without `traces.endpoint`, no span of that target exists and these functions do nothing.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use tracing::Span;
+
+mod span;
+pub use span::{SpanKind, TRACEPARENT, TRACERESPONSE};
 
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -17,31 +20,6 @@ pub use otlp::{Exporter, begin, link, record_status, start, traceparent};
 mod off;
 #[cfg(not(feature = "otlp"))]
 pub use off::{Exporter, begin, link, record_status, start, traceparent};
-
-/// The request header that names the caller's span.
-pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
-/// The response header that names the server's span.
-pub const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
-
-/// What a span is in its trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanKind {
-    /// Answers a request.
-    Server,
-    /// Processes what another process submitted.
-    Consumer,
-}
-
-impl SpanKind {
-    /// Returns the name in the field `otel.kind`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Consumer => "consumer",
-        }
-    }
-}
 
 /// Returns [`traceparent`] as the value of a header.
 pub fn traceparent_header(span: &Span) -> Option<HeaderValue> {

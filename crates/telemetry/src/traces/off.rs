@@ -7,7 +7,7 @@ use facescan_config::Traces;
 use http::HeaderMap;
 use tracing::Span;
 
-use super::SpanKind;
+use super::span::SpanKind;
 use crate::logging::BoxedLayer;
 
 /// Sends nothing.

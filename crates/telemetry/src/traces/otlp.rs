@@ -23,7 +23,7 @@ use tracing::{Level, Metadata, Span, field::display};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{Layer, filter::filter_fn};
 
-use super::{SpanKind, TRACEPARENT};
+use super::span::{SpanKind, TRACEPARENT};
 use crate::logging::BoxedLayer;
 
 /// The time limit of one request to the collector.
