@@ -38,7 +38,7 @@ pub fn init(
     traces: Option<BoxedLayer>,
 ) -> anyhow::Result<()> {
     let colors = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let shape = Shape::of(format, is_terminal, colors);
+    let shape = Shape::new(format, is_terminal, colors);
     let lines = layer(shape, || Redacted(std::io::stderr())).with_filter(targets(filter)?);
     let layers: Vec<BoxedLayer> = iter::once(lines.boxed()).chain(traces).collect();
     tracing_subscriber::registry()
@@ -55,7 +55,7 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(format: LogFormat, is_terminal: bool, colors: bool) -> Self {
+    fn new(format: LogFormat, is_terminal: bool, colors: bool) -> Self {
         match format {
             LogFormat::Json => Self::Json,
             LogFormat::Auto if !is_terminal => Self::Json,
@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn auto_is_text_on_a_terminal_and_json_elsewhere() {
         let text = Shape::Text { colors: true };
-        assert_eq!(Shape::of(LogFormat::Auto, true, true), text);
-        assert_eq!(Shape::of(LogFormat::Auto, false, false), Shape::Json);
-        assert_eq!(Shape::of(LogFormat::Json, true, true), Shape::Json);
+        assert_eq!(Shape::new(LogFormat::Auto, true, true), text);
+        assert_eq!(Shape::new(LogFormat::Auto, false, false), Shape::Json);
+        assert_eq!(Shape::new(LogFormat::Json, true, true), Shape::Json);
         assert_eq!(
-            Shape::of(LogFormat::Pretty, false, false),
+            Shape::new(LogFormat::Pretty, false, false),
             Shape::Text { colors: false }
         );
     }

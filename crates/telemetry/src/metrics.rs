@@ -160,97 +160,36 @@ metrics! {
         "build_info", "1 for the version of the program";
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: &'static str,
+/// Declares sets of labels.
+macro_rules! labels {
+    ($($labels:ident { $($label:ident: $type:ty),+ })+) => {
+        $(
+            #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+            struct $labels {
+                $($label: $type,)+
+            }
+        )+
+    };
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    route: String,
-    status: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabels {
-    route: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LimitLabels {
-    name: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SweepLabels {
-    sweep: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PriorityLabels {
-    priority: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StageLabels {
-    stage: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationDeviceLabels {
-    operation: &'static str,
-    requested: String,
-    active: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StoreLabels {
-    call: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationLabels {
-    operation: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DeviceLabels {
-    operation: &'static str,
-    device: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FallbackLabels {
-    operation: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RemoteRunLabels {
-    model: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RemoteRetryLabels {
-    model: String,
-    reason: &'static str,
+labels! {
+    OutcomeLabels { outcome: &'static str }
+    RequestLabels { route: String, status: u16 }
+    RouteLabels { route: String }
+    ReasonLabels { reason: &'static str }
+    LimitLabels { name: &'static str }
+    SweepLabels { sweep: &'static str }
+    PriorityLabels { priority: &'static str }
+    StageLabels { stage: &'static str }
+    OperationDeviceLabels { operation: &'static str, requested: String, active: String }
+    StoreLabels { call: &'static str, outcome: &'static str }
+    StateLabels { state: &'static str }
+    BuildLabels { version: &'static str }
+    OperationLabels { operation: &'static str }
+    DeviceLabels { operation: &'static str, device: &'static str }
+    FallbackLabels { operation: &'static str, reason: &'static str }
+    RemoteRunLabels { model: String, outcome: &'static str }
+    RemoteRetryLabels { model: String, reason: &'static str }
 }
 
 impl Metrics {
@@ -265,9 +204,8 @@ impl Metrics {
         let memory = resident_memory().unwrap_or_default();
         self.resident_memory.set(memory.cast_signed());
         let version = env!("CARGO_PKG_VERSION");
-        self.build_info
-            .get_or_create(&BuildLabels { version })
-            .set(1);
+        let labels = BuildLabels { version };
+        self.build_info.get_or_create(&labels).set(1);
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -357,17 +295,15 @@ impl Metrics {
                 route: route.clone(),
             })
             .observe(elapsed.as_secs_f64());
-        self.requests
-            .get_or_create(&RequestLabels { route, status })
-            .inc();
+        let labels = RequestLabels { route, status };
+        self.requests.get_or_create(&labels).inc();
     }
 
     /// Creates the counters whose labels are known. Prometheus computes no increase from a counter that begins above 0.
     fn create_known(&self) {
         for &reason in Refusal::NAMES {
-            self.refused
-                .get_or_create(&ReasonLabels { reason })
-                .inc_by(0);
+            let labels = ReasonLabels { reason };
+            self.refused.get_or_create(&labels).inc_by(0);
         }
         self.create_known_of_batches();
         self.create_known_of_connections();
@@ -376,8 +312,9 @@ impl Metrics {
     /// Records a setting that limits what is admitted.
     pub fn limit(&self, limit: Limit, value: usize) {
         let name = limit.name();
+        let labels = LimitLabels { name };
         self.limits
-            .get_or_create(&LimitLabels { name })
+            .get_or_create(&labels)
             .set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
@@ -394,15 +331,15 @@ impl Metrics {
 
     /// Changes the number of admitted images of a priority by `change`.
     pub fn admitted(&self, priority: &'static str, change: i64) {
-        self.in_flight
-            .get_or_create(&PriorityLabels { priority })
-            .inc_by(change);
+        let labels = PriorityLabels { priority };
+        self.in_flight.get_or_create(&labels).inc_by(change);
     }
 
     /// Records how long an image waited for a permit.
     pub fn waited(&self, priority: &'static str, elapsed: Duration) {
+        let labels = PriorityLabels { priority };
         self.image_wait_seconds
-            .get_or_create(&PriorityLabels { priority })
+            .get_or_create(&labels)
             .observe(elapsed.as_secs_f64());
     }
 
@@ -410,8 +347,9 @@ impl Metrics {
     pub fn staged(&self, stages: impl IntoIterator<Item = (&'static str, f64)>) {
         for (stage, milliseconds) in stages {
             if milliseconds > 0.0 {
+                let labels = StageLabels { stage };
                 self.stage_seconds
-                    .get_or_create(&StageLabels { stage })
+                    .get_or_create(&labels)
                     .observe(milliseconds / 1e3);
             }
         }

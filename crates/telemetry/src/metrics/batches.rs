@@ -10,28 +10,24 @@ use super::{
 impl Metrics {
     pub(super) fn create_known_of_batches(&self) {
         for outcome in ["ok", "error", "dead", "retry"] {
-            self.batch_items
-                .get_or_create(&OutcomeLabels { outcome })
-                .inc_by(0);
+            let labels = OutcomeLabels { outcome };
+            self.batch_items.get_or_create(&labels).inc_by(0);
         }
         for &outcome in Delivery::NAMES {
-            self.webhook_messages
-                .get_or_create(&OutcomeLabels { outcome })
-                .inc_by(0);
+            let labels = OutcomeLabels { outcome };
+            self.webhook_messages.get_or_create(&labels).inc_by(0);
         }
         for &sweep in Sweep::NAMES {
-            self.sweeps_failed
-                .get_or_create(&SweepLabels { sweep })
-                .inc_by(0);
+            let labels = SweepLabels { sweep };
+            self.sweeps_failed.get_or_create(&labels).inc_by(0);
         }
     }
 
     /// Counts an attempt to deliver a message of a webhook.
     pub fn webhook_message(&self, delivery: Delivery) {
         let outcome = delivery.name();
-        self.webhook_messages
-            .get_or_create(&OutcomeLabels { outcome })
-            .inc();
+        let labels = OutcomeLabels { outcome };
+        self.webhook_messages.get_or_create(&labels).inc();
     }
 
     /// Counts a webhook that was switched off.
@@ -42,16 +38,14 @@ impl Metrics {
     /// Counts a sweep that failed.
     pub fn sweep_failed(&self, sweep: Sweep) {
         let sweep = sweep.name();
-        self.sweeps_failed
-            .get_or_create(&SweepLabels { sweep })
-            .inc();
+        let labels = SweepLabels { sweep };
+        self.sweeps_failed.get_or_create(&labels).inc();
     }
 
     /// Counts an attempt of an item of a batch. `outcome` is `ok`, `error`, `dead` or `retry`.
     pub fn batch_item(&self, outcome: &'static str) {
-        self.batch_items
-            .get_or_create(&OutcomeLabels { outcome })
-            .inc();
+        let labels = OutcomeLabels { outcome };
+        self.batch_items.get_or_create(&labels).inc();
     }
 
     /// Counts a lease that a worker lost.

@@ -5,9 +5,8 @@ use super::{Metrics, ReasonLabels, labels::ClosedConnection};
 impl Metrics {
     pub(super) fn create_known_of_connections(&self) {
         for &reason in ClosedConnection::NAMES {
-            self.connections_closed
-                .get_or_create(&ReasonLabels { reason })
-                .inc_by(0);
+            let labels = ReasonLabels { reason };
+            self.connections_closed.get_or_create(&labels).inc_by(0);
         }
     }
 
@@ -19,8 +18,7 @@ impl Metrics {
     /// Counts a connection that was closed because there were too many.
     pub fn connection_closed(&self, closed: ClosedConnection) {
         let reason = closed.name();
-        self.connections_closed
-            .get_or_create(&ReasonLabels { reason })
-            .inc();
+        let labels = ReasonLabels { reason };
+        self.connections_closed.get_or_create(&labels).inc();
     }
 }

@@ -21,9 +21,8 @@ impl Metrics {
     pub fn engine(&self, operation: &'static str) -> Arc<dyn metrics::EngineMetrics> {
         for fault in Fault::ALL {
             let reason = fault.name();
-            self.fallback_rows
-                .get_or_create(&FallbackLabels { operation, reason })
-                .inc_by(0);
+            let labels = FallbackLabels { operation, reason };
+            self.fallback_rows.get_or_create(&labels).inc_by(0);
         }
         Arc::new(EngineMetrics {
             metrics: self.clone(),
@@ -42,8 +41,9 @@ impl Metrics {
 
 impl StoreMetrics for Metrics {
     fn called(&self, call: &'static str, outcome: &'static str, elapsed: Duration) {
+        let labels = StoreLabels { call, outcome };
         self.store_seconds
-            .get_or_create(&StoreLabels { call, outcome })
+            .get_or_create(&labels)
             .observe(elapsed.as_secs_f64());
     }
 }
