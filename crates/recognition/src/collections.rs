@@ -7,6 +7,7 @@ pub mod candidates;
 pub(crate) mod disclosure;
 pub mod enroll;
 pub mod quota;
+pub(crate) mod rejection;
 pub mod search;
 pub mod similar;
 pub(crate) mod sweep;

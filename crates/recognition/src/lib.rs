@@ -10,4 +10,5 @@ pub mod collections;
 pub mod error;
 pub mod index;
 pub mod libraries;
+mod side;
 pub mod verify;

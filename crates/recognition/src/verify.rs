@@ -1,6 +1,6 @@
 //! Compares two faces: 1:1 verification.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use facescan_config::{Config, DetectionRequest};
 use facescan_fields::request_options;
@@ -25,6 +25,8 @@ use super::{
     error::RecognitionError,
 };
 
+pub use super::side::Side;
+
 /// The maximum length of a vector in a request.
 pub const MAX_DIM: usize = 4096;
 
@@ -33,29 +35,6 @@ const MAX_VECTOR_SPACE: usize = 64;
 
 /// The faces of an image that are embedded, the largest ones. The chosen face is one of them.
 const MAX_CANDIDATES: usize = 16;
-
-/// One of the two faces of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The first face.
-    A,
-    /// The second face.
-    B,
-}
-
-impl Side {
-    /// Both sides, in order.
-    pub const BOTH: [Self; 2] = [Self::A, Self::B];
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::A => "a",
-            Self::B => "b",
-        })
-    }
-}
 
 /// Which face of an image is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

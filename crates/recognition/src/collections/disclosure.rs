@@ -4,7 +4,6 @@
 //! and thresholds and similarities have steps: neither a low threshold nor many close ones tell more. docs/recognition.md has
 //! the arithmetic of what remains.
 
-use super::similar::SimilarFace;
 use crate::calibration::Calibration;
 
 /// The steps in a cosine of 1. The intervals of the thresholds in a calibration are wider than one step.
@@ -37,19 +36,6 @@ pub(crate) fn floor(calibration: Option<&Calibration>, max_far: f64) -> f32 {
         calibration.extrapolated_threshold(max_far).or_else(beyond)
     };
     round_up(calibration.and_then(lowest).unwrap_or(UNCALIBRATED_FLOOR))
-}
-
-/// Removes what is finer than a step from the similarities, also from the order of the faces, and keeps the first `limit`.
-pub(crate) fn disclose(mut faces: Vec<SimilarFace>, limit: usize) -> Vec<SimilarFace> {
-    for face in &mut faces {
-        face.similarity = round_down(face.similarity);
-    }
-    faces.sort_by(|a, b| {
-        let by_similarity = b.similarity.total_cmp(&a.similarity);
-        by_similarity.then(a.row.row.cmp(&b.row.row))
-    });
-    faces.truncate(limit);
-    faces
 }
 
 #[cfg(test)]

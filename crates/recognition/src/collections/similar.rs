@@ -6,7 +6,7 @@ use facescan_pipeline::core::scan::cosine;
 use facescan_store::{Collection, LiveRow};
 use uuid::Uuid;
 
-use super::{Collections, key};
+use super::{Collections, disclosure::round_down, key};
 use crate::{
     error::RecognitionError,
     index::{IndexKind, IndexQuery, Proposals},
@@ -60,9 +60,6 @@ impl Collections {
     }
 
     /// Returns the faces of a collection that are most similar to a vector, without those whose subject's time is over.
-    ///
-    /// # Errors
-    /// Returns an error of the index or of the database.
     pub async fn similar(
         &self,
         collection: &Collection,
@@ -117,12 +114,27 @@ impl Collections {
             row,
         });
         let mut faces: Vec<SimilarFace> = faces.collect();
-        faces.sort_by(|a, b| {
-            let by_similarity = b.similarity.total_cmp(&a.similarity);
-            by_similarity.then(a.row.row.cmp(&b.row.row))
-        });
+        sort(&mut faces);
         Ok(faces)
     }
+}
+
+/// Sorts faces by their similarity, and those with the same one by their rows.
+fn sort(faces: &mut [SimilarFace]) {
+    faces.sort_by(|a, b| {
+        let by_similarity = b.similarity.total_cmp(&a.similarity);
+        by_similarity.then(a.row.row.cmp(&b.row.row))
+    });
+}
+
+/// Removes what is finer than a step from the similarities, also from the order of the faces, and keeps the first `limit`.
+pub(crate) fn disclose(mut faces: Vec<SimilarFace>, limit: usize) -> Vec<SimilarFace> {
+    for face in &mut faces {
+        face.similarity = round_down(face.similarity);
+    }
+    sort(&mut faces);
+    faces.truncate(limit);
+    faces
 }
 
 /// Keeps the faces that are wanted. They are ordered by their similarity.

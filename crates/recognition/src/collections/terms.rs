@@ -77,11 +77,11 @@ pub fn check_change(
     settings: &Recognition,
     calibration: Option<&Calibration>,
 ) -> Result<(), InvalidOption> {
-    if let Some(name) = &change.name {
-        check_text("name", name)?;
-    }
-    if let Some(legal_basis) = &change.legal_basis {
-        check_text("legal_basis", legal_basis)?;
+    let texts = [("name", &change.name), ("legal_basis", &change.legal_basis)];
+    for (field, text) in texts {
+        if let Some(text) = text {
+            check_text(field, text)?;
+        }
     }
     let most = settings.max_retention_days;
     if !change
@@ -91,10 +91,22 @@ pub fn check_change(
         let detail = format!("must be from 1 to {most} days, the limit of this server");
         return Err(InvalidOption::new("retention_days", detail));
     }
+    check_far(change.far, calibration, settings.max_search_far)
+}
+
+/// Checks a false accept rate, if there is one. `max_far` is the highest of a search.
+///
+/// # Errors
+/// [`InvalidOption`] if it is out of range.
+pub(crate) fn check_far(
+    far: Option<f64>,
+    calibration: Option<&Calibration>,
+    max_far: f64,
+) -> Result<(), InvalidOption> {
     let (low, high) = calibration.map_or((0.0, 1.0), Calibration::fars);
-    let high = high.min(settings.max_search_far);
+    let high = high.min(max_far);
     let is_rate = |far: f64| far > 0.0 && (low..=high).contains(&far);
-    if !change.far.is_none_or(is_rate) {
+    if !far.is_none_or(is_rate) {
         let detail = format!(
             "must be from {low} to {high}, the rates that the calibration and recognition.max_search_far allow"
         );

@@ -4,6 +4,7 @@
 //! speed. A collection is loaded when it is first needed, or by [`refresh`](FaceIndex::refresh).
 
 mod loaded;
+mod queue;
 mod scan;
 
 use std::{

@@ -9,9 +9,7 @@ mod maintenance;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use facescan_store::{
-    Graph, IndexPosition, IndexWork, NearestRows, Store, StoreError, VectorIndexes,
-};
+use facescan_store::{IndexPosition, IndexWork, NearestRows, Store, StoreError, VectorIndexes};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -19,16 +17,7 @@ use super::{
 };
 use maintenance::Maintenance;
 
-/// When a collection has an HNSW index, and how it is searched.
-#[derive(Clone, Copy, Debug)]
-pub struct HnswSettings {
-    /// The fewest faces of a collection that gets an index.
-    pub min_faces: u64,
-    /// The candidates that a search keeps, at most 1000. With more, a search misses fewer faces and takes longer.
-    pub candidates: u32,
-    /// The graph of an index that is built.
-    pub graph: Graph,
-}
+pub use maintenance::HnswSettings;
 
 /// The index of all collections in Postgres.
 pub struct PgvectorIndex {

@@ -17,7 +17,9 @@ use super::{
     neighbors::{NEIGHBORS, NeighborSearch},
 };
 use crate::{
-    calibration::Calibration, collections::disclosure::round_up, error::RecognitionError,
+    calibration::Calibration,
+    collections::{disclosure::round_up, terms::check_far},
+    error::RecognitionError,
     index::IndexError,
 };
 
@@ -52,15 +54,7 @@ pub fn check(
         let detail = format!("must be from 1 to {MAX_MIN_FACES}");
         return Err(InvalidOption::new("min_faces", detail));
     }
-    let (low, high) = calibration.fars();
-    let high = high.min(max_far);
-    if !far.is_none_or(|far| (low..=high).contains(&far)) {
-        let detail = format!(
-            "must be from {low} to {high}, the rates that the calibration and recognition.max_search_far allow"
-        );
-        return Err(InvalidOption::new("far", detail));
-    }
-    Ok(())
+    check_far(far, Some(calibration), max_far)
 }
 
 /// How far a clustering is. The task that renews the lease reads it.

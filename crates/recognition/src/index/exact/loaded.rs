@@ -7,7 +7,7 @@ use facescan_inference::pool::{CpuPool, PoolError, Stage};
 use facescan_store::{IndexChange, IndexPosition, IndexRow, Store};
 use uuid::Uuid;
 
-use super::{super::IndexError, scan::ScanQueue};
+use super::{super::IndexError, queue::ScanQueue};
 
 /// The rows that are read at a time.
 const ROWS: u32 = 8192;

@@ -7,24 +7,7 @@ use facescan_inference::pool::{CpuPool, PoolError, Stage};
 use futures::{TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
-use super::{super::IndexError, loaded::LoadedCollection};
-
-/// The most searches that share a pass.
-const MAX_TOGETHER: usize = 64;
-
-/// The searches of a collection that wait for the next pass.
-#[derive(Default)]
-pub(super) struct ScanQueue {
-    waiting: Vec<WaitingSearch>,
-    /// Whether a task runs passes until none waits.
-    is_running: bool,
-}
-
-struct WaitingSearch {
-    query: Query,
-    rows: usize,
-    reply: oneshot::Sender<Result<Vec<Proposal>, PoolError>>,
-}
+use super::{super::IndexError, loaded::LoadedCollection, queue::WaitingSearch};
 
 /// Returns the rows that are most similar to a query.
 pub(super) async fn search(
@@ -34,12 +17,8 @@ pub(super) async fn search(
     rows: usize,
 ) -> Result<Vec<Proposal>, IndexError> {
     let (reply, answer) = oneshot::channel();
-    let starts = {
-        let mut queue = collection.queue();
-        queue.waiting.push(WaitingSearch { query, rows, reply });
-        !std::mem::replace(&mut queue.is_running, true)
-    };
-    if starts {
+    let search = WaitingSearch { query, rows, reply };
+    if collection.queue().add(search) {
         // A task of its own, because the request that starts it can be cancelled.
         let (collection, pool) = (Arc::clone(collection), Arc::clone(pool));
         tokio::spawn(async move { run_passes(&collection, &pool).await });
@@ -76,16 +55,9 @@ async fn run_passes(collection: &LoadedCollection, pool: &CpuPool) {
     }
 }
 
-/// Takes the searches of the next pass. Returns `None` if no search waits.
+/// Takes the searches of the next pass, and releases the lock of the queue.
 fn next(collection: &LoadedCollection) -> Option<Vec<WaitingSearch>> {
-    let mut queue = collection.queue();
-    queue.waiting.retain(|search| !search.reply.is_closed());
-    if queue.waiting.is_empty() {
-        queue.is_running = false;
-        return None;
-    }
-    let count = queue.waiting.len().min(MAX_TOGETHER);
-    Some(queue.waiting.drain(..count).collect())
+    collection.queue().take()
 }
 
 /// Scans every segment, each as a job of the pool. Returns the best rows for each query.

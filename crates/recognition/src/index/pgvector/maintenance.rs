@@ -6,11 +6,20 @@ use std::{
 };
 
 use facescan_store::{
-    IndexPosition, IndexWork, MAX_INDEXED_DIM, Store, StoreError, VectorIndex, VectorIndexes,
+    Graph, IndexPosition, IndexWork, MAX_INDEXED_DIM, Store, StoreError, VectorIndex, VectorIndexes,
 };
 use uuid::Uuid;
 
-use super::HnswSettings;
+/// When a collection has an HNSW index, and how it is searched.
+#[derive(Clone, Copy, Debug)]
+pub struct HnswSettings {
+    /// The fewest faces of a collection that gets an index.
+    pub min_faces: u64,
+    /// The candidates that a search keeps, at most 1000. With more, a search misses fewer faces and takes longer.
+    pub candidates: u32,
+    /// The graph of an index that is built.
+    pub graph: Graph,
+}
 
 /// Builds and drops HNSW indexes.
 pub(super) struct Maintenance {

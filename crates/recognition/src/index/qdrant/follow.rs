@@ -119,7 +119,7 @@ impl FollowedCollection {
         Ok(self.points.search(query).await?)
     }
 
-    /// Forgets what the server has.
+    /// Clears what is known of the server.
     pub(crate) async fn forget(&self) {
         self.points.forget().await;
         self.state.lock().await.position = None;

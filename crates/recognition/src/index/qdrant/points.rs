@@ -115,7 +115,7 @@ impl PointCollection {
         Ok(())
     }
 
-    /// Forgets that the collection exists.
+    /// Clears the cached existence of the collection.
     pub(crate) async fn forget(&self) {
         *self.exists.lock().await = false;
     }
