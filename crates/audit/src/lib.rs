@@ -21,6 +21,7 @@ use facescan_pipeline::{
 use facescan_store::{NewAuditEntry, Store, StoreError};
 use serde_json::{Value, json};
 use thiserror::Error;
+use time::OffsetDateTime;
 use tokio::sync::{mpsc, oneshot};
 
 /// The requests that can wait for the next transaction.
@@ -77,6 +78,31 @@ impl AuditEvent {
     pub fn with(self, details: Value) -> Self {
         Self { details, ..self }
     }
+
+    /// Makes the event one that is recorded whatever the settings say, if it has compared faces with those of people: no search
+    /// may be unrecorded.
+    #[must_use]
+    pub fn with_searches(self, searches: usize) -> Self {
+        match searches {
+            0 => self,
+            _ => Self {
+                level: AuditLevel::Off,
+                ..self
+            },
+        }
+    }
+
+    fn into_entry(self, tenant: &str, at: OffsetDateTime, request_id: String) -> NewAuditEntry {
+        NewAuditEntry {
+            tenant: tenant.to_owned(),
+            at,
+            request_id,
+            key_id: None,
+            action: self.action.to_owned(),
+            target: self.target,
+            details: self.details.to_string(),
+        }
+    }
 }
 
 /// Returns the entry of an event that a command of the command line causes. `None` if the level does not record it.
@@ -86,15 +112,8 @@ pub fn command_entry(
     tenant: &str,
     event: AuditEvent,
 ) -> Option<NewAuditEntry> {
-    (event.level <= level).then(|| NewAuditEntry {
-        tenant: tenant.to_owned(),
-        at: clock.now(),
-        request_id: clock.new_id().to_string(),
-        key_id: None,
-        action: event.action.to_owned(),
-        target: event.target,
-        details: event.details.to_string(),
-    })
+    let id = || clock.new_id().to_string();
+    (event.level <= level).then(|| event.into_entry(tenant, clock.now(), id()))
 }
 
 /// An entry cannot be written, so the request is refused.
@@ -133,14 +152,10 @@ impl AuditLog {
     /// Returns the entry of an event, for a call of the store that writes it together with the change. `None` if such events
     /// are not recorded.
     pub fn entry(&self, context: &RequestContext, event: AuditEvent) -> Option<NewAuditEntry> {
+        let principal = &context.principal;
         self.records(event.level).then(|| NewAuditEntry {
-            tenant: context.principal.tenant.to_string(),
-            at: self.clock.now(),
-            request_id: context.id.to_string(),
-            key_id: context.principal.key_id.as_deref().map(str::to_owned),
-            action: event.action.to_owned(),
-            target: event.target,
-            details: event.details.to_string(),
+            key_id: principal.key_id.as_deref().map(str::to_owned),
+            ..event.into_entry(&principal.tenant, self.clock.now(), context.id.to_string())
         })
     }
 

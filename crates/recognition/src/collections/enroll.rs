@@ -1,12 +1,9 @@
 //! Enrollment: faces are added to a subject, if they are good enough and belong to nobody else.
 
 use facescan_audit::AuditEvent;
-use facescan_config::AuditLevel;
-use facescan_imaging::quality::acceptance::Reason;
-use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
+use facescan_pipeline::context::RequestContext;
 use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrollment};
-use serde_json::{Value, json};
-use thiserror::Error;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{
@@ -17,6 +14,8 @@ use super::{
     similar::{SimilarFace, Wanted},
 };
 use crate::{error::RecognitionError, verify::FaceVector};
+
+pub use super::rejection::Rejection;
 
 /// The most similar faces that are looked at for a conflict. All but one can belong to the subject itself.
 const NEIGHBORS: usize = 2;
@@ -39,53 +38,6 @@ pub enum EnrollOutcome {
     Rejected(Rejection),
 }
 
-/// Why a face is not enrolled.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum Rejection {
-    /// No face was found in the image.
-    #[error(
-        "no face was found in the image; send an image that shows a face, or a lower min_score"
-    )]
-    NoFace,
-    /// The image shows several faces, and the options do not say which one is meant.
-    #[error("the image shows {faces} faces; choose one with face=largest or face=central")]
-    SeveralFaces {
-        /// The number of faces.
-        faces: usize,
-    },
-    /// The quality is too low for the preset.
-    #[error(
-        "the quality of the face is too low: {}; send a better image, or allow_low_quality=true",
-        names(.reasons)
-    )]
-    LowQuality {
-        /// The measures that are out of range.
-        reasons: Vec<Reason>,
-    },
-    /// The vector has another vector space than the collection.
-    #[error("the vector has another vector space than the collection; use vectors of that one")]
-    VectorSpaceMismatch,
-    /// Another subject of the collection has a similar face.
-    #[error(
-        "the face is similar to one of the subject {subject_id}, with the cosine {similarity:.2}; send allow_conflicts=true if they are two people"
-    )]
-    Conflict {
-        /// The subject.
-        subject_id: Uuid,
-        /// The cosine.
-        similarity: f32,
-    },
-    /// The person is in a suppression collection.
-    #[error("the person is in a suppression collection, so the face is not enrolled")]
-    Suppressed,
-    /// [`Conflict`](Self::Conflict) or [`Suppressed`](Self::Suppressed), for a caller who may not know which.
-    #[error("the face conflicts with another person's; a key with the scope `search` learns more")]
-    Hidden,
-    /// The image has no result.
-    #[error("{}", .0.detail)]
-    Image(ErrorEntry),
-}
-
 impl EnrollOutcome {
     /// Returns what a caller may know. To say to whom a face is similar is a search, which needs its own scope.
     #[must_use]
@@ -95,32 +47,6 @@ impl EnrollOutcome {
                 Self::Rejected(Rejection::Hidden)
             }
             outcome => outcome,
-        }
-    }
-}
-
-fn names(reasons: &[Reason]) -> String {
-    let names: Vec<String> = reasons
-        .iter()
-        .filter_map(|reason| match serde_json::to_value(reason) {
-            Ok(Value::String(name)) => Some(name),
-            _ => None,
-        })
-        .collect();
-    names.join(", ")
-}
-
-impl Rejection {
-    /// Returns the name in answers.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::NoFace => "no_face",
-            Self::SeveralFaces { .. } => "several_faces",
-            Self::LowQuality { .. } => "low_quality",
-            Self::VectorSpaceMismatch => "vector_space_mismatch",
-            Self::Conflict { .. } | Self::Hidden => "conflict",
-            Self::Suppressed => "suppressed",
-            Self::Image(_) => "image",
         }
     }
 }
@@ -304,8 +230,7 @@ fn done(enrolled: Enrolled, subject: Uuid) -> Result<(), RecognitionError> {
     }
 }
 
-/// Returns the entry of an enrollment. One that compared faces with other people is recorded as searches are: whatever the
-/// settings say.
+/// Returns the entry of an enrollment.
 fn enroll_event(
     target: EnrollTarget<'_>,
     searches: usize,
@@ -330,11 +255,5 @@ fn enroll_event(
         "suppressed": suppressed,
     });
     let event = AuditEvent::change("enroll", target.collection.id).with(details);
-    match searches {
-        0 => event,
-        _ => AuditEvent {
-            level: AuditLevel::Off,
-            ..event
-        },
-    }
+    event.with_searches(searches)
 }

@@ -4,7 +4,7 @@
 //! threshold that can be measured.
 
 use facescan_audit::AuditEvent;
-use facescan_config::{AuditLevel, DetectionRequest};
+use facescan_config::DetectionRequest;
 use facescan_fields::request_options;
 use facescan_pipeline::{
     admission::Priority,
@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use super::{
     Collections,
-    disclosure::{disclose, round_up},
-    similar::{SimilarFace, Wanted},
+    disclosure::round_up,
+    similar::{SimilarFace, Wanted, disclose},
     terms::{Text, check_text},
 };
 use crate::{
@@ -412,7 +412,7 @@ pub(crate) fn check_vector(
     Ok(())
 }
 
-/// Returns the entry of a search. It is recorded whatever the settings say, because no search may be unrecorded.
+/// Returns the entry of a search.
 fn search_event(collection: &Collection, plan: &SearchPlan, result: &SearchResult) -> AuditEvent {
     let candidates: Vec<Uuid> = result
         .candidates
@@ -429,8 +429,6 @@ fn search_event(collection: &Collection, plan: &SearchPlan, result: &SearchResul
         "candidates": candidates,
         "index": result.index,
     });
-    AuditEvent {
-        level: AuditLevel::Off,
-        ..AuditEvent::change("search", collection.id).with(details)
-    }
+    let event = AuditEvent::change("search", collection.id).with(details);
+    event.with_searches(1)
 }

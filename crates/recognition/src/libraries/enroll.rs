@@ -1,7 +1,6 @@
 //! Enrollment in a library: faces of images are added without a subject.
 
 use facescan_audit::AuditEvent;
-use facescan_config::AuditLevel;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::{Collection, Enrolled, NewEnrollment};
 use serde_json::json;
@@ -141,8 +140,7 @@ fn comparable<'a>(
     faces.filter(|face| is_comparable(library, face))
 }
 
-/// Returns the entry of an enrollment. One that compared faces with other people is recorded as searches are: whatever the
-/// settings say.
+/// Returns the entry of an enrollment.
 fn enroll_event(
     library: &Collection,
     searches: usize,
@@ -158,11 +156,5 @@ fn enroll_event(
         "searches": searches,
     });
     let event = AuditEvent::change("enroll_in_library", library.id).with(details);
-    match searches {
-        0 => event,
-        _ => AuditEvent {
-            level: AuditLevel::Off,
-            ..event
-        },
-    }
+    event.with_searches(searches)
 }
