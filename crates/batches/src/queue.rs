@@ -1,7 +1,7 @@
 //! The queue that wakes workers.
 //!
 //! The database is the truth: it has the chunks, their order between tenants, and the leases. A queue only says that there is
-//! work. So a queue that loses messages, repeats them or is away costs time and nothing else.
+//! work. So a queue that loses messages, repeats them or is unreachable costs time and nothing else.
 //!
 //! [`DatabaseQueue`](database::DatabaseQueue) wakes all workers through the database. [`NatsQueue`](nats::NatsQueue) wakes one
 //! worker for each chunk, so that many workers do not have to ask the database.

@@ -8,22 +8,17 @@ mod files;
 
 use std::collections::HashMap;
 
-use facescan_config::EmbeddingFormat;
 use facescan_recognition::collections::candidates::{FoundCandidates, StoredSearch};
-use facescan_store::{
-    Batch, CachedScan, CollectionKey, Item, ItemFilter, ItemPage, ItemState, JsonText,
-};
-use serde::{Deserialize, Serialize};
+use facescan_store::{Batch, CollectionKey, Item, ItemFilter, ItemPage, ItemState};
 use serde_json::Value;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 pub use self::{
-    answer::{ResultAnswer, StoredItems},
+    answer::{ItemAnswer, ItemErrorAnswer, ItemsPage, ResultAnswer, ResultFormat, StoredItems},
     files::FilesResult,
 };
 use self::{
-    answer::{StoredResult, with_values_of_json},
+    answer::{Scans, StoredResult},
     files::file_hashes,
 };
 use super::{
@@ -36,74 +31,8 @@ use super::{
 /// A page ends before its results, or after its images, have more than about so many bytes. Each is counted alone.
 pub const MAX_PAGE_BYTES: u64 = 16 << 20;
 
-/// How the results of a batch are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResultFormat {
-    /// The format of vectors. `None` means that of the batch's options.
-    pub embedding_format: Option<EmbeddingFormat>,
-    /// Whether results have their vectors.
-    pub without_vectors: bool,
-    /// Whether results have the images that the operation made.
-    pub without_data: bool,
-}
-
-/// One item of a batch.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = BatchItem)]
-pub struct ItemAnswer {
-    /// The index in the batch, from 0.
-    pub index: u64,
-    /// The caller's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// `queued`, `running`, `ok`, `error`, `dead` or `cancelled`.
-    #[schema(example = "ok")]
-    pub state: &'static str,
-    /// The number of attempts so far.
-    pub attempts: u32,
-    /// Whether the result was stored before, or was made for an equal image of the batch.
-    pub cached: bool,
-    /// The result, as the operation's own answer has it. Absent if there is none, or if it was erased.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "with_values_of_json"
-    )]
-    #[schema(value_type = Option<Value>)]
-    pub result: Option<ResultAnswer>,
-    /// The reason of an error. A queued item has the reason why its last attempt failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ItemErrorAnswer>,
-    /// The caller's own data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>)]
-    pub metadata: Option<JsonText>,
-}
-
-/// The error of an item.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = BatchItemError)]
-pub struct ItemErrorAnswer {
-    /// The stable code.
-    #[schema(example = "image_truncated")]
-    pub code: String,
-    /// What is wrong and what to do.
-    pub detail: String,
-}
-
-/// One page of items.
-#[derive(Debug)]
-pub struct ItemsPage {
-    /// The items, in order.
-    pub items: Vec<ItemAnswer>,
-    /// The index to pass as `after` for the next page. `None` if this is the last page.
-    pub next: Option<u64>,
-}
-
 impl Batches {
     /// Loads one page of the items of a batch. It can end early by the bytes of its results or of its images.
-    ///
-    /// # Errors
-    /// An error of the object store or of the database.
     pub async fn items(
         &self,
         batch: &Batch,
@@ -219,22 +148,5 @@ impl Batches {
             files.push(file);
         }
         Ok(FilesResult::new(fields, files))
-    }
-}
-
-/// The scans of a page. The last item that has a scan takes it.
-struct Scans {
-    found: HashMap<Uuid, CachedScan>,
-    uses: HashMap<Uuid, usize>,
-}
-
-impl Scans {
-    fn remove(&mut self, id: &Uuid) -> Option<CachedScan> {
-        let left = self.uses.get_mut(id)?;
-        *left -= 1;
-        match *left {
-            0 => self.found.remove(id),
-            _ => self.found.get(id).cloned(),
-        }
     }
 }

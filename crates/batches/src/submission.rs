@@ -3,6 +3,7 @@
 //! A submission reads its entries one after another, so a request of any length needs little memory. It writes the images
 //! to the object store first and the items to the database second. An item in the database therefore has its image.
 
+mod digest;
 mod entry;
 mod receipt;
 
@@ -16,7 +17,6 @@ use facescan_pipeline::{
     admission::Priority,
     context::RequestContext,
     core::{error::PipelineError, image_file::ContentHash},
-    operation::BatchOperation,
 };
 use facescan_recognition::error::RecognitionError;
 use facescan_store::{
@@ -24,11 +24,11 @@ use facescan_store::{
 };
 use facescan_telemetry::traces;
 use futures::{FutureExt, TryStreamExt, stream};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Batches, check_searcher,
+    Batches,
+    batches::check_searcher,
     error::BatchError,
     operation::{BatchPlan, BatchSearchPlan, ResolvedOptions},
     payloads::{ObjectKind, ObjectOwner},
@@ -36,7 +36,9 @@ use super::{
 };
 
 use entry::CheckedEntry;
-pub use entry::{EntryContent, EntryError, ItemEntry};
+
+pub use digest::BatchHead;
+pub use entry::{EntryError, ItemEntry};
 pub use receipt::{Receipt, RefusedEntry};
 
 /// The largest number of images that are written to the object store at a time.
@@ -50,25 +52,6 @@ const MAX_REMEMBERED: usize = 4096;
 
 /// Entries with more bytes are checked on the CPU pool.
 const SMALL_ENTRIES: usize = 256 << 10;
-
-/// The description of a batch, without its items.
-#[derive(Clone, Debug)]
-pub struct BatchHead {
-    /// The operation.
-    pub operation: BatchOperation,
-    /// The options as sent.
-    pub options: Value,
-    /// The caller's name for the batch.
-    pub name: Option<String>,
-    /// The priority. By default that of the options, and bulk otherwise.
-    pub priority: Option<Priority>,
-    /// Whether the batch accepts more items later.
-    pub open: bool,
-    /// The key that identifies the request if it is sent again.
-    pub idempotency_key: Option<String>,
-    /// The address that is told when the batch ends, and the secret that signs the message.
-    pub webhook: Option<(String, Option<String>)>,
-}
 
 /// A submission that reads entries.
 pub struct Submission<'a> {
@@ -101,7 +84,7 @@ enum Purpose {
 
 impl Purpose {
     /// Returns the purpose of a request whose idempotency key has created a batch before.
-    fn of_existing(
+    fn from_existing(
         batch: &Batch,
         (context, operation): (&RequestContext, &str),
         stays_open: bool,
@@ -150,7 +133,7 @@ impl Batches {
         let now = self.clock().now();
         let priority = head.priority.or(priority).unwrap_or(Priority::Bulk);
         let models = pipeline.models.used(&plan.tasks());
-        let digest = receipt::begin_digest(&head, &options);
+        let digest = digest::begin_digest(&head, &options);
         let options = match far {
             Some(far) => BatchSearchPlan::with_far(options, far),
             None => options,
@@ -190,7 +173,8 @@ impl Batches {
                 limit: self.config.webhooks.max_pending_per_tenant,
             }),
             CreatedBatch::Existing(batch) => {
-                let purpose = Purpose::of_existing(&batch, (context, &new.operation), stays_open)?;
+                let purpose =
+                    Purpose::from_existing(&batch, (context, &new.operation), stays_open)?;
                 Ok(Submission::new(of, batch, purpose, digest))
             }
         }
@@ -321,7 +305,7 @@ impl<'a> Submission<'a> {
     ) -> Result<(), BatchError> {
         let index = self.receipt.read;
         self.receipt.read += 1;
-        receipt::digest_entry(&mut self.digest, &checked);
+        digest::digest_entry(&mut self.digest, &checked);
         let item = match checked {
             Ok(item) => Some(item),
             Err(error) => {

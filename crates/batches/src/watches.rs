@@ -10,7 +10,7 @@ use facescan_store::{Batch, BatchState, Store};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Batches, error::BatchError};
+use super::error::BatchError;
 
 /// The time between two looks at a batch.
 pub const PERIOD: Duration = Duration::from_millis(500);
@@ -42,31 +42,6 @@ pub struct HeldStream {
     tenant: Arc<str>,
 }
 
-impl Batches {
-    /// Counts a stream of events or of items for a tenant.
-    ///
-    /// # Errors
-    /// [`BatchError::TooManyStreams`] if the tenant has as many as it may have.
-    pub fn hold_stream(&self, tenant: &Arc<str>) -> Result<HeldStream, BatchError> {
-        let limit = self.config.batches.max_event_streams;
-        self.watches.hold(tenant, limit)
-    }
-
-    /// Begins to watch a batch of a tenant.
-    ///
-    /// # Errors
-    /// The errors of [`batch`](Self::batch) and of [`hold_stream`](Self::hold_stream).
-    pub async fn watch(&self, tenant: &Arc<str>, id: Uuid) -> Result<BatchWatch, BatchError> {
-        let held = self.hold_stream(tenant)?;
-        // An unknown batch is an error, and so is one of another tenant that somebody else watches.
-        let batch = self.batch(tenant, id).await?;
-        Ok(BatchWatch {
-            states: self.watches.subscribe(&self.store, batch),
-            _held: held,
-        })
-    }
-}
-
 impl BatchWatch {
     /// Returns the newest state. `None` means that the batch was deleted.
     pub fn newest(&mut self) -> Option<Arc<Batch>> {
@@ -94,7 +69,8 @@ impl BatchWatches {
         self.watched().tenants.get(tenant).copied().unwrap_or(0)
     }
 
-    fn hold(&self, tenant: &Arc<str>, limit: usize) -> Result<HeldStream, BatchError> {
+    /// Counts a stream of a tenant that may have `limit`.
+    pub(crate) fn hold(&self, tenant: &Arc<str>, limit: usize) -> Result<HeldStream, BatchError> {
         let mut watched = self.watched();
         let count = watched.tenants.entry(Arc::clone(tenant)).or_default();
         if *count >= limit {
@@ -105,6 +81,14 @@ impl BatchWatches {
             watches: self.clone(),
             tenant: Arc::clone(tenant),
         })
+    }
+
+    /// Begins to watch a batch.
+    pub(crate) fn watch(&self, held: HeldStream, store: &Store, batch: Batch) -> BatchWatch {
+        BatchWatch {
+            states: self.subscribe(store, batch),
+            _held: held,
+        }
     }
 
     fn subscribe(&self, store: &Store, batch: Batch) -> watch::Receiver<Seen> {
@@ -124,7 +108,7 @@ impl BatchWatches {
     async fn read(self, store: Store, tenant: &str, id: Uuid) {
         while self.has_watches(id) {
             tokio::time::sleep(PERIOD).await;
-            // While the database is away, the watches wait.
+            // While the database is unreachable, the watches wait.
             let Ok(batch) = store.batch(tenant, id).await else {
                 continue;
             };
@@ -140,7 +124,7 @@ impl BatchWatches {
         }
     }
 
-    /// Forgets a batch that nobody watches.
+    /// Removes a batch that nobody watches.
     fn has_watches(&self, id: Uuid) -> bool {
         let mut watched = self.watched();
         let has_some = watched

@@ -53,7 +53,7 @@ pub struct NatsQueue {
 }
 
 impl NatsQueue {
-    /// Creates a queue for the chunks of `outbox`, with the token of the server if it has one. A server that is away is connected
+    /// Creates a queue for the chunks of `outbox`, with the token of the server if it has one. A server that is unreachable is connected
     /// to later.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl NatsQueue {
         context
     }
 
-    /// Forgets the consumer, so that the next call looks for the stream again.
+    /// Clears the consumer, so that the next call looks for the stream again.
     async fn forget(&self) {
         *self.consumer.lock().await = None;
     }

@@ -1,4 +1,4 @@
-//! The chunks that a message queue must be told of. They stand in the database, so that a crash forgets none.
+//! The chunks that a message queue must be told of. They stand in the database, so that a crash loses none.
 
 use std::{sync::Arc, time::Duration};
 

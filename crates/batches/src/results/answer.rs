@@ -1,17 +1,84 @@
 //! Converts stored items to answers.
 
+use std::collections::HashMap;
+
+use facescan_config::EmbeddingFormat;
 use facescan_pipeline::{
     core::scan::Scan,
     results::{ScanResult, embed_image::ImageEmbeddingResult},
 };
 use facescan_recognition::collections::candidates::FoundCandidates;
-use facescan_store::{CachedScan, Item};
-use serde::{Serialize, Serializer, ser::Error as _};
+use facescan_store::{CachedScan, Item, JsonText};
+use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 use serde_transcode::transcode;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{FilesResult, ItemAnswer, ItemErrorAnswer, ItemsPage, ResultFormat, Scans};
+use super::files::FilesResult;
 use crate::operation::BatchPlan;
+
+/// How the results of a batch are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResultFormat {
+    /// The format of vectors. `None` means that of the batch's options.
+    pub embedding_format: Option<EmbeddingFormat>,
+    /// Whether results have their vectors.
+    pub without_vectors: bool,
+    /// Whether results have the images that the operation made.
+    pub without_data: bool,
+}
+
+/// One item of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BatchItem)]
+pub struct ItemAnswer {
+    /// The index in the batch, from 0.
+    pub index: u64,
+    /// The caller's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `queued`, `running`, `ok`, `error`, `dead` or `cancelled`.
+    #[schema(example = "ok")]
+    pub state: &'static str,
+    /// The number of attempts so far.
+    pub attempts: u32,
+    /// Whether the result was stored before, or was made for an equal image of the batch.
+    pub cached: bool,
+    /// The result, as the operation's own answer has it. Absent if there is none, or if it was erased.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "with_values_of_json"
+    )]
+    #[schema(value_type = Option<Value>)]
+    pub result: Option<ResultAnswer>,
+    /// The reason of an error. A queued item has the reason why its last attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ItemErrorAnswer>,
+    /// The caller's own data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Value>)]
+    pub metadata: Option<JsonText>,
+}
+
+/// The error of an item.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = BatchItemError)]
+pub struct ItemErrorAnswer {
+    /// The stable code.
+    #[schema(example = "image_truncated")]
+    pub code: String,
+    /// What is wrong and what to do.
+    pub detail: String,
+}
+
+/// One page of items.
+#[derive(Debug)]
+pub struct ItemsPage {
+    /// The items, in order.
+    pub items: Vec<ItemAnswer>,
+    /// The index to pass as `after` for the next page. `None` if this is the last page.
+    pub next: Option<u64>,
+}
 
 /// The result of an item. It is written without a tree of JSON, which would take many times its bytes.
 #[derive(Debug, Serialize)]
@@ -28,7 +95,7 @@ pub enum ResultAnswer {
 }
 
 /// Writes a value as what its JSON has. Otherwise msgpack would have ids as bytes and numbers with other digits.
-pub(super) fn with_values_of_json<T: Serialize, S: Serializer>(
+fn with_values_of_json<T: Serialize, S: Serializer>(
     value: &T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -45,6 +112,23 @@ pub(super) enum StoredResult {
     Scan(Uuid),
     Search(Box<FoundCandidates>),
     Files(FilesResult),
+}
+
+/// The scans of a page. The last item that has a scan takes it.
+pub(super) struct Scans {
+    pub found: HashMap<Uuid, CachedScan>,
+    pub uses: HashMap<Uuid, usize>,
+}
+
+impl Scans {
+    fn remove(&mut self, id: &Uuid) -> Option<CachedScan> {
+        let left = self.uses.get_mut(id)?;
+        *left -= 1;
+        match *left {
+            0 => self.found.remove(id),
+            _ => self.found.get(id).cloned(),
+        }
+    }
 }
 
 /// The rows of a page of items.

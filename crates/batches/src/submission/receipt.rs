@@ -1,14 +1,11 @@
-//! The answer to a submission, and the digest that recognizes a repeated one.
+//! The response to a submission.
 
-use facescan_pipeline::core::image_file::hex;
-use facescan_store::{BatchState, NewItem};
+use facescan_store::BatchState;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{BatchHead, EntryError, entry::CheckedEntry};
+use super::entry::EntryError;
 
 /// The maximum number of refused entries that an answer lists.
 const MAX_LISTED: usize = 1000;
@@ -102,51 +99,4 @@ impl Receipt {
             ..self
         }
     }
-}
-
-/// Begins the digest of a request that creates a batch. Two bodies of different formats with equal content have equal
-/// digests.
-pub(super) fn begin_digest(head: &BatchHead, options: &Value) -> Sha256 {
-    let head = json!({
-        "operation": head.operation.name(),
-        "options": options,
-        "name": head.name,
-        "priority": head.priority,
-        "open": head.open,
-        "webhook": head.webhook,
-    });
-    let mut digest = Sha256::new();
-    digest.update(head.to_string());
-    digest
-}
-
-/// Adds an entry to the digest.
-pub(super) fn digest_entry(digest: &mut Sha256, entry: &Result<CheckedEntry, EntryError>) {
-    let text = match entry {
-        // Without a tree, because a body can have millions of entries that are nothing.
-        Err(error) => format!(r#"{{"refused":"{}"}}"#, error.code()),
-        Ok((item, _)) => {
-            // Without `..`, so that the compiler requires a decision for each new field.
-            let NewItem {
-                id,
-                payload,
-                url,
-                source,
-                source_url,
-                metadata,
-            } = item;
-            json!({
-                "id": id,
-                "payload": payload.map(|hash| hex(&hash)),
-                "url": url,
-                "source": source,
-                "source_url": source_url,
-                "metadata": metadata,
-            })
-            .to_string()
-        }
-    };
-    // The length separates the entries.
-    digest.update((text.len() as u64).to_le_bytes());
-    digest.update(text);
 }

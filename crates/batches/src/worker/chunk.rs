@@ -161,7 +161,7 @@ impl<'a> ChunkRun<'a> {
             let Some((item, end)) = ended else { break };
             let same = item.payload.and_then(|payload| copies.get(&payload));
             for &copy in same.into_iter().flatten() {
-                match end.of_copy(&self.worker.batches, copy) {
+                match end.for_copy(&self.worker.batches, copy) {
                     Some(end) => self.add(&mut outcomes, copy, end, copy.attempts + 1),
                     None => later.push(copy),
                 }
@@ -321,7 +321,7 @@ impl<'a> ChunkRun<'a> {
             match batches.store.extend_lease(&self.chunk.lease, until).await {
                 Ok(true) => {}
                 Ok(false) => return LeaseLost,
-                // If the database is away, no other worker can take the lease.
+                // If the database is unreachable, no other worker can take the lease.
                 Err(error) => tracing::warn!(%error, "the lease cannot be extended now"),
             }
         }
