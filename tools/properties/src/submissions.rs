@@ -8,7 +8,8 @@ use facescan::http::{
     AppState,
     extract::batch_body::{BatchBody, HeadFields},
 };
-use facescan_batches::submission::{EntryContent, EntryError, ItemEntry};
+use facescan_batches::submission::{EntryError, ItemEntry};
+use facescan_pipeline::ingest::source;
 use facescan_store::JsonText;
 use futures::stream;
 use serde_json::Value;
@@ -183,7 +184,7 @@ fn entry(entry: &Result<ItemEntry, EntryError>) -> Result<String, &'static str> 
                 check_metadata(text);
             }
             let content = match &item.content {
-                Some(EntryContent::Bytes(bytes)) => format!("{} bytes {bytes:?}", bytes.len()),
+                Some(source::Content::Bytes(bytes)) => format!("{} bytes {bytes:?}", bytes.len()),
                 content => format!("{content:?}"),
             };
             Ok(format!(

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use facescan_pipeline::{
     core::{
-        error::{InvalidOption, PipelineError},
+        error::InvalidOption,
         image_file::{ContentHash, content_hash},
         options::{source_text, source_url_text},
     },
-    ingest::{error::IngestError, fetch::FetchError, intake::Intake},
+    ingest::{error::IngestError, fetch::FetchError, intake::Intake, source::Content},
 };
 use facescan_store::{JsonText, NewItem};
 use thiserror::Error;
@@ -23,22 +23,13 @@ pub struct ItemEntry {
     /// The caller's id. A batch has each id once.
     pub id: Option<String>,
     /// The image.
-    pub content: Option<EntryContent>,
+    pub content: Option<Content>,
     /// The caller's name for the source.
     pub source: Option<String>,
     /// The address where the image was found.
     pub source_url: Option<String>,
     /// The caller's own data.
     pub metadata: Option<JsonText>,
-}
-
-/// The image of an entry.
-#[derive(Clone, Debug)]
-pub enum EntryContent {
-    /// The encoded bytes.
-    Bytes(Bytes),
-    /// The URL to fetch the image from.
-    Url(String),
 }
 
 /// Why an entry is refused.
@@ -82,8 +73,8 @@ impl ItemEntry {
     /// Returns the number of bytes of the image.
     pub(super) fn size(&self) -> usize {
         match &self.content {
-            Some(EntryContent::Bytes(bytes)) => bytes.len(),
-            Some(EntryContent::Url(_)) | None => 0,
+            Some(Content::Bytes(bytes)) => bytes.len(),
+            Some(Content::Url(_)) | None => 0,
         }
     }
 
@@ -93,37 +84,29 @@ impl ItemEntry {
         let metadata = checked_metadata(self.metadata)?;
         let mut item = NewItem {
             id,
-            source: only_option(source_text(self.source))?,
-            source_url: only_option(source_url_text(self.source_url))?,
+            source: source_text(self.source)?,
+            source_url: source_url_text(self.source_url)?,
             metadata,
             ..NewItem::default()
         };
         match self.content {
             None => Err(IngestError::NoSource.into()),
-            Some(EntryContent::Url(url)) => {
+            Some(Content::Url(url)) => {
                 intake.check_url(&url).map_err(IngestError::from)?;
                 item.url = Some(url);
                 Ok((item, None))
             }
-            Some(EntryContent::Bytes(bytes)) if bytes.len() as u64 > limit => {
+            Some(Content::Bytes(bytes)) if bytes.len() as u64 > limit => {
                 Err(EntryError::TooLarge { limit })
             }
-            Some(EntryContent::Bytes(bytes)) if bytes.is_empty() => Err(IngestError::Empty.into()),
-            Some(EntryContent::Bytes(bytes)) => {
+            Some(Content::Bytes(bytes)) if bytes.is_empty() => Err(IngestError::Empty.into()),
+            Some(Content::Bytes(bytes)) => {
                 let hash = content_hash(&bytes);
                 item.payload = Some(hash);
                 Ok((item, Some((hash, bytes))))
             }
         }
     }
-}
-
-/// Returns the invalid option of a check that has no other error.
-fn only_option<T>(checked: Result<T, PipelineError>) -> Result<T, EntryError> {
-    checked.map_err(|error| match error {
-        PipelineError::InvalidOption(option) => option.into(),
-        other => EntryError::Malformed(other.to_string().into()),
-    })
 }
 
 fn checked_id(id: Option<String>) -> Result<Option<String>, EntryError> {

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     admission::Priority,
-    core::{error::PipelineError, run::RunOptions},
+    core::{error::InvalidOption, run::RunOptions},
     ingest::intake::LoadedImage,
 };
 
@@ -87,8 +87,8 @@ impl StorageRequest {
     /// Fills in the defaults.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] if a source is too long.
-    pub fn resolve(&mut self, settings: &Store) -> Result<StorageOptions, PipelineError> {
+    /// [`InvalidOption`] if a source is too long.
+    pub fn resolve(&mut self, settings: &Store) -> Result<StorageOptions, InvalidOption> {
         let store = *self.store.get_or_insert(settings.enabled);
         Ok(StorageOptions {
             store,
@@ -113,11 +113,11 @@ impl UnstoredRequest {
     /// Checks that the request does not ask to store its results, which are called `results`.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] if it does.
-    pub fn check(&self, results: &str) -> Result<(), PipelineError> {
+    /// [`InvalidOption`] if it does.
+    pub fn check(&self, results: &str) -> Result<(), InvalidOption> {
         if self.store == Some(true) {
             let detail = format!("{results} are never stored; leave it out or send false");
-            return Err(PipelineError::invalid_option("store", detail));
+            return Err(InvalidOption::new("store", detail));
         }
         Ok(())
     }
@@ -141,8 +141,8 @@ impl StorageOptions {
     /// URL that the image was fetched from.
     ///
     /// # Errors
-    /// [`PipelineError::InvalidOption`] if a source is too long.
-    pub(crate) fn for_image(&self, image: &LoadedImage) -> Result<Self, PipelineError> {
+    /// [`InvalidOption`] if a source is too long.
+    pub(crate) fn for_image(&self, image: &LoadedImage) -> Result<Self, InvalidOption> {
         let mut options = self.clone();
         if image.source.is_some() {
             options.source = source_text(image.source.clone())?;
@@ -158,16 +158,16 @@ impl StorageOptions {
 /// Checks the caller's name for a source. Returns `None` if it is empty.
 ///
 /// # Errors
-/// [`PipelineError::InvalidOption`] if it is longer than [`MAX_SOURCE_BYTES`] or has a NUL character.
-pub fn source_text(text: Option<String>) -> Result<Option<String>, PipelineError> {
+/// [`InvalidOption`] if it is longer than [`MAX_SOURCE_BYTES`] or has a NUL character.
+pub fn source_text(text: Option<String>) -> Result<Option<String>, InvalidOption> {
     stored_text("source", text, MAX_SOURCE_BYTES)
 }
 
 /// Checks the address of an image. Returns `None` if it is empty.
 ///
 /// # Errors
-/// [`PipelineError::InvalidOption`] if it is longer than [`MAX_SOURCE_URL_BYTES`] or has a NUL character.
-pub fn source_url_text(text: Option<String>) -> Result<Option<String>, PipelineError> {
+/// [`InvalidOption`] if it is longer than [`MAX_SOURCE_URL_BYTES`] or has a NUL character.
+pub fn source_url_text(text: Option<String>) -> Result<Option<String>, InvalidOption> {
     stored_text("source_url", text, MAX_SOURCE_URL_BYTES)
 }
 
@@ -176,15 +176,13 @@ fn stored_text(
     option: &str,
     text: Option<String>,
     limit: usize,
-) -> Result<Option<String>, PipelineError> {
+) -> Result<Option<String>, InvalidOption> {
     match text {
-        Some(text) if text.len() > limit => Err(PipelineError::invalid_option(
-            option,
-            format!("is longer than {limit} bytes"),
-        )),
-        Some(text) if text.contains('\0') => {
-            Err(PipelineError::invalid_option(option, "has a NUL character"))
+        Some(text) if text.len() > limit => {
+            let detail = format!("is longer than {limit} bytes");
+            Err(InvalidOption::new(option, detail))
         }
+        Some(text) if text.contains('\0') => Err(InvalidOption::new(option, "has a NUL character")),
         text => Ok(text.filter(|text| !text.is_empty())),
     }
 }

@@ -8,7 +8,6 @@ use base64::{
     read::DecoderReader,
 };
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, de};
 
 use crate::ingest::error::IngestError;
 
@@ -32,7 +31,7 @@ pub struct ImageInput {
 }
 
 /// The bytes or the URL of an image.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Content {
     /// The encoded bytes.
     Bytes(Bytes),
@@ -43,12 +42,12 @@ pub enum Content {
 impl ImageInput {
     /// Creates an image from its bytes alone.
     pub fn from_bytes(bytes: Bytes) -> Self {
-        Self::of(Content::from_bytes(bytes))
+        Self::new(Content::from_bytes(bytes))
     }
 
     /// Creates an image from what a body has: its bytes or its URL, and not both.
     pub fn from_sources(data: Option<Payload>, url: Option<String>) -> Self {
-        Self::of(match (data, url) {
+        Self::new(match (data, url) {
             (Some(_), Some(_)) => Err(IngestError::TwoSources),
             (Some(payload), None) => payload.into_bytes().and_then(Content::from_bytes),
             (None, Some(url)) => Ok(Content::Url(url)),
@@ -58,7 +57,7 @@ impl ImageInput {
 
     /// Creates an image from its URL alone.
     pub fn from_url(url: String) -> Self {
-        Self::of(Ok(Content::Url(url)))
+        Self::new(Ok(Content::Url(url)))
     }
 
     /// Returns whether the bytes must be fetched.
@@ -66,7 +65,7 @@ impl ImageInput {
         matches!(self.content, Ok(Content::Url(_)))
     }
 
-    fn of(content: Result<Content, IngestError>) -> Self {
+    fn new(content: Result<Content, IngestError>) -> Self {
         Self {
             id: None,
             source: None,
@@ -154,28 +153,6 @@ fn without_data_prefix(text: &str) -> Result<&str, IngestError> {
         .filter(|(head, _)| head.to_ascii_lowercase().ends_with(";base64"))
         .map(|(_, encoded)| encoded)
         .ok_or(IngestError::NotBase64Url)
-}
-
-impl<'de> Deserialize<'de> for Payload {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Payload;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("base64 text or binary data")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
-                Ok(Payload::from_text(text))
-            }
-
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Payload, E> {
-                Ok(Payload::from_binary(bytes))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
 }
 
 #[cfg(test)]

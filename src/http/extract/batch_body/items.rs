@@ -3,9 +3,12 @@
 use std::vec;
 
 use bytes::Bytes;
-use facescan_batches::submission::{EntryContent, EntryError, ItemEntry};
+use facescan_batches::submission::{EntryError, ItemEntry};
 use facescan_fields::FieldError;
-use facescan_pipeline::{core::error::InvalidOption, ingest::error::IngestError};
+use facescan_pipeline::{
+    core::error::InvalidOption,
+    ingest::{error::IngestError, source},
+};
 
 use super::super::{
     content::{Content, EntryField},
@@ -32,7 +35,7 @@ impl Items {
     fn add_file(&mut self, id: Option<String>, bytes: Bytes) {
         self.0.push(Ok(ItemEntry {
             id,
-            content: Some(EntryContent::Bytes(bytes)),
+            content: Some(source::Content::Bytes(bytes)),
             ..ItemEntry::default()
         }));
     }
@@ -96,8 +99,8 @@ pub(super) fn item(entry: Entry) -> Result<ItemEntry, EntryError> {
         id: entry.id,
         content: match (entry.data, entry.url) {
             (Some(_), Some(_)) => return Err(IngestError::TwoSources.into()),
-            (Some(data), None) => Some(EntryContent::Bytes(data.into_bytes()?)),
-            (None, Some(url)) => Some(EntryContent::Url(url)),
+            (Some(data), None) => Some(source::Content::Bytes(data.into_bytes()?)),
+            (None, Some(url)) => Some(source::Content::Url(url)),
             (None, None) => None,
         },
         source: entry.source,
