@@ -6,13 +6,12 @@ use anyhow::Context;
 use async_trait::async_trait;
 use bytes::Bytes;
 use facescan_config::Urls;
-use facescan_outbound::tls;
 use http::{HeaderMap, StatusCode};
 use reqwest::Client;
 use url::Url;
 
 use super::{
-    fetch::{Guarded, Lookup},
+    fetch::{Lookup, guarded_client},
     guard::{Guard, Refused},
 };
 
@@ -68,17 +67,9 @@ impl WebPoster {
     /// # Errors
     /// Returns an error if TLS cannot be set up.
     pub fn new(urls: &Urls, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
-        let guard = Arc::new(Guard::new(urls));
-        let resolver = Guarded {
-            lookup,
-            guard: Arc::clone(&guard),
-        };
-        let client = facescan_outbound::client(tls::client_config()?)
-            .dns_resolver(Arc::new(resolver))
-            .pool_max_idle_per_host(0)
-            .connect_timeout(urls.connect_timeout())
+        let (client, guard) = guarded_client(urls, lookup)?;
+        let client = client
             .timeout(TIMEOUT)
-            .user_agent(&urls.user_agent)
             .build()
             .context("building the HTTP client of webhooks")?;
         Ok(Self { client, guard })

@@ -7,7 +7,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use facescan_config::Urls;
+use facescan_outbound::tls;
+use reqwest::{
+    ClientBuilder,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
 
 use crate::ingest::guard::Guard;
 
@@ -35,9 +40,28 @@ impl Lookup for SystemLookup {
 
 /// The resolver of the HTTP client. It resolves a name once and checks every address, and the client connects only to
 /// these addresses. No second look-up can return another address.
-pub(in crate::ingest) struct Guarded {
-    pub(in crate::ingest) lookup: Arc<dyn Lookup>,
-    pub(in crate::ingest) guard: Arc<Guard>,
+struct Guarded {
+    lookup: Arc<dyn Lookup>,
+    guard: Arc<Guard>,
+}
+
+/// Returns the builder of a client for hosts that callers choose, and the guard that checks them.
+pub(in crate::ingest) fn guarded_client(
+    urls: &Urls,
+    lookup: Arc<dyn Lookup>,
+) -> Result<(ClientBuilder, Arc<Guard>), rustls::Error> {
+    let guard = Arc::new(Guard::new(urls));
+    let resolver = Guarded {
+        lookup,
+        guard: Arc::clone(&guard),
+    };
+    let client = facescan_outbound::client(tls::client_config()?)
+        .dns_resolver(Arc::new(resolver))
+        // Callers choose the hosts, so the number of idle connections would have no bound.
+        .pool_max_idle_per_host(0)
+        .connect_timeout(urls.connect_timeout())
+        .user_agent(&urls.user_agent);
+    Ok((client, guard))
 }
 
 impl Resolve for Guarded {

@@ -13,9 +13,8 @@ use reqwest::{
 use tokio::time::timeout;
 use url::Url;
 
-use super::{FetchError, Fetcher, Lookup, resolve::Guarded};
+use super::{FetchError, Fetcher, Lookup, guarded_client};
 use crate::ingest::guard::{Guard, Refused};
-use facescan_outbound::tls;
 use facescan_outbound::{self, Unread, causes};
 
 /// The accepted formats. For `image/*`, some servers would send AVIF, which is not supported.
@@ -37,23 +36,14 @@ impl WebFetcher {
     /// # Errors
     /// Returns an error if TLS cannot be set up.
     pub fn new(urls: &Urls, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
-        let guard = Arc::new(Guard::new(urls));
-        let resolver = Guarded {
-            lookup,
-            guard: Arc::clone(&guard),
-        };
+        let (client, guard) = guarded_client(urls, lookup)?;
         let headers = [
             (ACCEPT, FORMATS),
             // Forbids compression, so that one limit bounds both the bytes that are sent and the bytes that are kept.
             (ACCEPT_ENCODING, HeaderValue::from_static("identity")),
         ];
         // This type follows redirects itself and checks each target like the first URL.
-        let client = facescan_outbound::client(tls::client_config()?)
-            .dns_resolver(Arc::new(resolver))
-            // Callers choose the hosts, so the number of idle connections would have no bound.
-            .pool_max_idle_per_host(0)
-            .connect_timeout(urls.connect_timeout())
-            .user_agent(&urls.user_agent)
+        let client = client
             .default_headers(HeaderMap::from_iter(headers))
             .build()
             .context("building the HTTP client")?;
