@@ -282,40 +282,33 @@ mod tests {
         "one".into()
     }
 
+    /// Admits interactive images of the tenant.
+    fn admit(admission: &Admission, images: usize) -> Result<ImageReservation, AdmissionError> {
+        admission.try_admit(&tenant(), Priority::Interactive, images)
+    }
+
     #[test]
     fn a_request_is_admitted_with_all_images_or_refused() {
         let admission = admission();
-        let first = admission
-            .try_admit(&tenant(), Priority::Interactive, 3)
-            .unwrap();
-        assert_eq!(
-            admission
-                .try_admit(&tenant(), Priority::Interactive, 2)
-                .err(),
-            Some(AdmissionError::Images(Priority::Interactive))
-        );
+        let first = admit(&admission, 3).unwrap();
+        let refused = admit(&admission, 2).err();
+        assert_eq!(refused, Some(AdmissionError::Images(Priority::Interactive)));
         // The refused request holds no reservation, and each priority has its own budget.
-        let second = admission
-            .try_admit(&tenant(), Priority::Interactive, 1)
-            .unwrap();
+        let second = admit(&admission, 1).unwrap();
         let bulk = admission.try_admit(&tenant(), Priority::Bulk, 8).unwrap();
         assert!(admission.check_capacity(&tenant(), None).is_err());
         drop(first);
-        admission
-            .try_admit(&tenant(), Priority::Interactive, 3)
-            .unwrap();
+        admit(&admission, 3).unwrap();
         drop(bulk);
         assert!(admission.check_capacity(&tenant(), None).is_ok());
         drop(second);
         let text = admission.metrics.text().unwrap();
-        assert!(
-            text.contains("facescan_images_in_flight{priority=\"interactive\"} 0"),
-            "{text}"
-        );
-        assert!(
-            text.contains("facescan_refused_total{reason=\"interactive\"} 2"),
-            "{text}"
-        );
+        for line in [
+            r#"facescan_images_in_flight{priority="interactive"} 0"#,
+            r#"facescan_refused_total{reason="interactive"} 2"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
     }
 
     #[test]
@@ -345,23 +338,11 @@ mod tests {
     #[test]
     fn a_request_larger_than_the_budget_is_admitted_alone() {
         let admission = admission();
-        let all = admission
-            .try_admit(&tenant(), Priority::Interactive, 100)
-            .unwrap();
-        assert!(
-            admission
-                .try_admit(&tenant(), Priority::Interactive, 1)
-                .is_err()
-        );
+        let all = admit(&admission, 100).unwrap();
+        assert!(admit(&admission, 1).is_err());
         drop(all);
-        let one = admission
-            .try_admit(&tenant(), Priority::Interactive, 1)
-            .unwrap();
-        assert!(
-            admission
-                .try_admit(&tenant(), Priority::Interactive, 100)
-                .is_err()
-        );
+        let one = admit(&admission, 1).unwrap();
+        assert!(admit(&admission, 100).is_err());
         drop(one);
     }
 
@@ -404,18 +385,10 @@ mod tests {
     #[test]
     fn all_bodies_share_the_byte_budget() {
         let admission = admission();
-        let first = admission
-            .try_reserve_body(&tenant(), 8 * BYTES_A_PERMIT)
-            .unwrap();
-        assert_eq!(
-            admission
-                .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
-                .err(),
-            Some(AdmissionError::Bytes)
-        );
+        let reserve = |permits| admission.try_reserve_body(&tenant(), permits * BYTES_A_PERMIT);
+        let first = reserve(8).unwrap();
+        assert_eq!(reserve(3).err(), Some(AdmissionError::Bytes));
         drop(first);
-        admission
-            .try_reserve_body(&tenant(), 3 * BYTES_A_PERMIT)
-            .unwrap();
+        reserve(3).unwrap();
     }
 }

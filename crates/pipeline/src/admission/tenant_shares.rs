@@ -116,7 +116,7 @@ impl TenantShares {
 }
 
 impl Shared {
-    /// Records that a tenant asks. Forgets tenants that are not active, and returns the number of those that are.
+    /// Records that a tenant asks. Removes tenants that are not active, and returns the number of those that are.
     fn ask(&self, ledger: &mut Ledger, tenant: &Arc<str>) -> usize {
         let now = self.clock.monotonic();
         let tenants = &mut ledger.tenants;

@@ -60,7 +60,7 @@ struct Pairs {
 
 /// Compares all faces of `people`: the vectors of length 1 of each person. The same seed returns the same intervals.
 pub fn measure(people: &[Vec<Vec<f32>>], seed: u64) -> Measurement {
-    let pairs = Pairs::of(people);
+    let pairs = Pairs::new(people);
     let fars = FARS
         .into_iter()
         .filter(|far| far * pairs.impostor_count as f64 >= MIN_ERRORS as f64);
@@ -74,7 +74,7 @@ pub fn measure(people: &[Vec<Vec<f32>>], seed: u64) -> Measurement {
 }
 
 impl Pairs {
-    fn of(people: &[Vec<Vec<f32>>]) -> Self {
+    fn new(people: &[Vec<Vec<f32>>]) -> Self {
         let vectors: Vec<LabeledVector<'_>> = people
             .iter()
             .enumerate()

@@ -90,9 +90,7 @@ fn an_interval_that_reaches_zero_is_interpolated_too() {
 
 #[test]
 fn tables_that_are_not_plausible_are_refused() {
-    let mut known = Calibrations {
-        by_vector_space: BTreeMap::new(),
-    };
+    let mut known = Calibrations::default();
     let path = Path::new("own.yaml");
     let mut add = |points: Vec<OperatingPoint>| {
         let text = serde_json::to_string(&[calibration(points)]).unwrap();
@@ -136,9 +134,7 @@ fn the_built_in_calibrations_are_of_models_in_the_registry() {
 
 #[test]
 fn a_written_table_is_read_again() {
-    let mut known = Calibrations {
-        by_vector_space: BTreeMap::new(),
-    };
+    let mut known = Calibrations::default();
     let text = serde_saphyr::to_string(&[table()]).unwrap();
     known.add(&text, Path::new("own.yaml")).unwrap();
     assert_eq!(known.of("c"), Some(&table()));

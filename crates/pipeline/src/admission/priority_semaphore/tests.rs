@@ -1,27 +1,12 @@
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use facescan_clock::testing::TestClock;
 use futures::poll;
-use time::OffsetDateTime;
 
 use super::*;
 
-/// A clock that moves only when a test sets it.
-#[derive(Default)]
-struct Stopped(AtomicU64);
-
-impl Clock for Stopped {
-    fn now(&self) -> OffsetDateTime {
-        OffsetDateTime::UNIX_EPOCH
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
-    }
-}
-
-fn semaphore(permits: usize) -> (PrioritySemaphore, Arc<Stopped>) {
-    let clock = Arc::new(Stopped::default());
+fn semaphore(permits: usize) -> (PrioritySemaphore, Arc<TestClock>) {
+    let clock = Arc::new(TestClock::default());
     let limits = PermitLimits {
         tenant_images: permits,
         bytes: 1600,
@@ -61,7 +46,7 @@ async fn a_bulk_image_that_has_waited_long_enough_goes_before_interactive_ones()
     assert!(poll!(bulk.as_mut()).is_pending());
     let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 1));
     assert!(poll!(second.as_mut()).is_pending());
-    clock.0.store(100, Ordering::Relaxed);
+    clock.advance(Duration::from_millis(100));
     drop(first);
     assert!(poll!(second.as_mut()).is_pending());
     drop(bulk.await);
@@ -80,7 +65,7 @@ async fn bulk_images_leave_permits_for_the_next_interactive_one() {
     assert!(poll!(third.as_mut()).is_pending());
     let interactive = semaphore.acquire(Priority::Interactive, &ALICE, 1).await;
     assert!(semaphore.has_bulk());
-    clock.0.store(2000, Ordering::Relaxed);
+    clock.advance(Duration::from_secs(2));
     // The end of a bulk image lets all in that have a permit now.
     drop(bulk);
     let (second, third) = (second.await, third.await);

@@ -1,4 +1,7 @@
-use std::sync::LazyLock;
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use async_trait::async_trait;
 use facescan_config::Sources;
@@ -11,14 +14,13 @@ use facescan_clock::SystemClock;
 /// Answers every URL with as many bytes as its path says. The semaphore, if any, holds the answers back.
 #[derive(Default)]
 struct Fake {
-    running: std::sync::atomic::AtomicUsize,
+    running: AtomicUsize,
     permits: Option<Semaphore>,
 }
 
 #[async_trait]
 impl Fetcher for Fake {
     async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError> {
-        use std::sync::atomic::Ordering::Relaxed;
         self.running.fetch_add(1, Relaxed);
         if let Some(permits) = &self.permits {
             permits.acquire().await.unwrap().forget();
@@ -51,11 +53,37 @@ fn image(url: &str) -> ImageInput {
     ImageInput::from_url(url.to_owned())
 }
 
+static TENANT: LazyLock<Arc<str>> = LazyLock::new(|| "one".into());
+
 fn requester(priority: Priority) -> Requester<'static> {
-    static TENANT: LazyLock<Arc<str>> = LazyLock::new(|| "one".into());
     Requester {
         tenant: &TENANT,
         priority,
+    }
+}
+
+/// Loads an interactive image.
+async fn load(intake: &Intake, url: &str) -> Result<LoadedImage, IngestError> {
+    let requester = requester(Priority::Interactive);
+    intake.load(image(url), requester).await
+}
+
+/// Returns an intake whose fetches wait for permits, and its fetcher.
+fn held_back(settings: &[(&str, &str)]) -> (Intake, Arc<Fake>) {
+    let fetcher = Arc::new(Fake {
+        permits: Some(Semaphore::new(0)),
+        ..Fake::default()
+    });
+    (intake(Arc::clone(&fetcher), settings), fetcher)
+}
+
+impl Fake {
+    fn running(&self) -> usize {
+        self.running.load(Relaxed)
+    }
+
+    fn release(&self, fetches: usize) {
+        self.permits.as_ref().unwrap().add_permits(fetches);
     }
 }
 
@@ -64,40 +92,24 @@ const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 #[tokio::test]
 async fn no_url_is_fetched_unless_the_settings_allow_it() {
     let intake = intake(Arc::default(), &[]);
-    let error = intake
-        .load(image("https://a.test/5"), requester(Priority::Interactive))
-        .await
-        .unwrap_err();
+    let error = load(&intake, "https://a.test/5").await.unwrap_err();
     assert!(
         matches!(error, IngestError::Fetch(FetchError::Refused(_))),
         "{error}"
     );
-    let bytes = intake
-        .load(
-            ImageInput::from_bytes("hello".into()),
-            requester(Priority::Interactive),
-        )
-        .await;
+    let sent = ImageInput::from_bytes("hello".into());
+    let bytes = intake.load(sent, requester(Priority::Interactive)).await;
     assert_eq!(bytes.unwrap().bytes, "hello");
 }
 
 #[tokio::test]
 async fn a_url_is_loaded_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
-    let loaded = intake
-        .load(
-            image("https://A.test/5?b=%00#part"),
-            requester(Priority::Interactive),
-        )
-        .await;
-    let loaded = loaded.unwrap();
+    let loaded = load(&intake, "https://A.test/5?b=%00#part").await.unwrap();
     assert_eq!(loaded.bytes.len(), 5);
     assert_eq!(loaded.url.as_deref(), Some("https://a.test/5?b=%00"));
     assert!(loaded.fetch_ms >= 0.0 && loaded.source_url.is_none());
-    let missing = intake
-        .load(image("https://a.test/x"), requester(Priority::Interactive))
-        .await
-        .unwrap_err();
+    let missing = load(&intake, "https://a.test/x").await.unwrap_err();
     assert!(
         matches!(missing, IngestError::Fetch(FetchError::Status(404))),
         "{missing}"
@@ -118,18 +130,8 @@ async fn an_invalid_url_is_not_fetched() {
     let long = format!("https://a.test/{}", "a".repeat(4096));
     // This text exceeds the limit only after percent-encoding.
     let grows = format!("https://a.test/{}", "é".repeat(1000));
-    for text in [
-        "",
-        "a.jpg",
-        "//a.test/a.jpg",
-        "https://",
-        long.as_str(),
-        grows.as_str(),
-    ] {
-        let error = intake
-            .load(image(text), requester(Priority::Interactive))
-            .await
-            .unwrap_err();
+    for text in ["", "a.jpg", "//a.test/a.jpg", "https://", &long, &grows] {
+        let error = load(&intake, text).await.unwrap_err();
         assert!(
             matches!(error, IngestError::Fetch(FetchError::NotAUrl)),
             "{text}: {error}"
@@ -139,29 +141,14 @@ async fn an_invalid_url_is_not_fetched() {
 
 #[tokio::test]
 async fn the_lower_of_the_two_limits_applies() {
-    for settings in [
-        [
-            ENABLED,
-            ("URLS__MAX_BYTES", "10"),
-            ("LIMITS__MAX_IMAGE_BYTES", "20"),
-        ],
-        [
-            ENABLED,
-            ("URLS__MAX_BYTES", "20"),
-            ("LIMITS__MAX_IMAGE_BYTES", "10"),
-        ],
-    ] {
-        let intake = intake(Arc::default(), &settings);
-        assert!(
-            intake
-                .load(image("https://a.test/10"), requester(Priority::Interactive))
-                .await
-                .is_ok()
-        );
-        let error = intake
-            .load(image("https://a.test/11"), requester(Priority::Interactive))
-            .await
-            .unwrap_err();
+    for (fetched, sent) in [("10", "20"), ("20", "10")] {
+        let limits = [
+            ("URLS__MAX_BYTES", fetched),
+            ("LIMITS__MAX_IMAGE_BYTES", sent),
+        ];
+        let intake = intake(Arc::default(), &[ENABLED, limits[0], limits[1]]);
+        assert!(load(&intake, "https://a.test/10").await.is_ok());
+        let error = load(&intake, "https://a.test/11").await.unwrap_err();
         assert!(
             matches!(error, IngestError::Fetch(FetchError::TooLarge { .. })),
             "{error}"
@@ -171,20 +158,10 @@ async fn the_lower_of_the_two_limits_applies() {
 
 #[tokio::test]
 async fn the_number_of_concurrent_fetches_is_limited() {
-    let fetcher = Arc::new(Fake {
-        permits: Some(Semaphore::new(0)),
-        ..Fake::default()
-    });
-    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
-    let intake = intake(
-        Arc::clone(&fetcher),
-        &[ENABLED, ("URLS__MAX_CONCURRENT", "3")],
-    );
-    let mut all = Box::pin(join_all((0..5).map(|_| {
-        intake.load(image("https://a.test/9"), requester(Priority::Interactive))
-    })));
+    let (intake, fetcher) = held_back(&[ENABLED, ("URLS__MAX_CONCURRENT", "3")]);
+    let mut all = Box::pin(join_all((0..5).map(|_| load(&intake, "https://a.test/9"))));
     assert!((&mut all).now_or_never().is_none());
-    assert_eq!(running(), 2);
+    assert_eq!(fetcher.running(), 2);
     // A mask does not wait behind the images. It is refused before it is fetched.
     let mask = intake
         .try_load(image("https://a.test/9"), requester(Priority::Interactive))
@@ -193,9 +170,9 @@ async fn the_number_of_concurrent_fetches_is_limited() {
         mask,
         Err(IngestError::Full(AdmissionError::Fetches))
     ));
-    assert_eq!(running(), 2);
+    assert_eq!(fetcher.running(), 2);
     // Finished fetches keep only their actual size, so the other fetches can run before any image is answered.
-    fetcher.permits.as_ref().unwrap().add_permits(5);
+    fetcher.release(5);
     let loaded = all.await;
     assert!(
         loaded
@@ -206,80 +183,56 @@ async fn the_number_of_concurrent_fetches_is_limited() {
 
 #[tokio::test]
 async fn an_interactive_image_is_fetched_while_bulk_images_wait() {
-    let fetcher = Arc::new(Fake {
-        permits: Some(Semaphore::new(0)),
-        ..Fake::default()
-    });
-    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
-    let intake = intake(
-        Arc::clone(&fetcher),
-        &[ENABLED, ("URLS__MAX_CONCURRENT", "5")],
-    );
+    let (intake, fetcher) = held_back(&[ENABLED, ("URLS__MAX_CONCURRENT", "5")]);
     let bulk = (0..64).map(|_| intake.load(image("https://a.test/9"), requester(Priority::Bulk)));
     let mut bulk = Box::pin(join_all(bulk));
     assert!((&mut bulk).now_or_never().is_none());
-    assert_eq!(running(), 3);
-    let mut alone =
-        Box::pin(intake.load(image("https://a.test/9"), requester(Priority::Interactive)));
+    assert_eq!(fetcher.running(), 3);
+    let mut alone = Box::pin(load(&intake, "https://a.test/9"));
     assert!((&mut alone).now_or_never().is_none());
-    assert_eq!(running(), 4, "the interactive image is fetched at once");
-    fetcher.permits.as_ref().unwrap().add_permits(65);
+    assert_eq!(
+        fetcher.running(),
+        4,
+        "the interactive image is fetched at once"
+    );
+    fetcher.release(65);
     assert!(bulk.await.iter().all(Result::is_ok) && alone.await.is_ok());
 }
 
 #[tokio::test]
 async fn an_abandoned_fetch_releases_its_reservation() {
-    let fetcher = Arc::new(Fake {
-        permits: Some(Semaphore::new(0)),
-        ..Fake::default()
-    });
-    let intake = intake(
-        Arc::clone(&fetcher),
-        &[ENABLED, ("URLS__MAX_CONCURRENT", "1")],
-    );
-    let mut leaving =
-        Box::pin(intake.load(image("https://a.test/9"), requester(Priority::Interactive)));
+    let (intake, fetcher) = held_back(&[ENABLED, ("URLS__MAX_CONCURRENT", "1")]);
+    let mut leaving = Box::pin(load(&intake, "https://a.test/9"));
     assert!((&mut leaving).now_or_never().is_none());
     drop(leaving);
     let text = intake.metrics.text().unwrap();
     let abandoned = "facescan_fetches_total{outcome=\"abandoned\"} 1";
     assert!(text.contains(abandoned), "{text}");
-    fetcher.permits.as_ref().unwrap().add_permits(1);
-    assert!(
-        intake
-            .try_load(image("https://a.test/9"), requester(Priority::Interactive))
-            .await
-            .is_ok()
-    );
+    fetcher.release(1);
+    let next = intake.try_load(image("https://a.test/9"), requester(Priority::Interactive));
+    assert!(next.await.is_ok());
 }
 
 #[tokio::test]
 async fn a_silent_host_of_one_tenant_does_not_delay_another_tenant() {
-    let fetcher = Arc::new(Fake {
-        permits: Some(Semaphore::new(0)),
-        ..Fake::default()
-    });
-    let running = || fetcher.running.load(std::sync::atomic::Ordering::Relaxed);
-    let intake = intake(Arc::clone(&fetcher), &[ENABLED]);
+    let (intake, fetcher) = held_back(&[ENABLED]);
     for priority in [Priority::Interactive, Priority::Bulk] {
         let noisy = (0..60).map(|_| intake.load(image("https://a.test/9"), requester(priority)));
         let mut noisy = Box::pin(join_all(noisy));
         assert!((&mut noisy).now_or_never().is_none());
-        let held = running();
+        let held = fetcher.running();
         assert!((8..=12).contains(&held), "{held}");
         for tenant in ["two", "three"] {
             let other = Requester {
                 tenant: &tenant.into(),
                 priority,
             };
-            let before = running();
+            let before = fetcher.running();
             let mut alone = Box::pin(intake.load(image("https://a.test/9"), other));
             assert!((&mut alone).now_or_never().is_none());
-            assert_eq!(running(), before + 1, "it is fetched at once");
+            assert_eq!(fetcher.running(), before + 1, "it is fetched at once");
         }
         drop(noisy);
-        fetcher
-            .running
-            .store(0, std::sync::atomic::Ordering::Relaxed);
+        fetcher.running.store(0, Relaxed);
     }
 }

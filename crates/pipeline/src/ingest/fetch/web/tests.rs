@@ -20,6 +20,7 @@ use tokio::{
 use super::*;
 
 const LIMIT: u64 = 1000;
+const TOO_LARGE: FetchError = FetchError::TooLarge { limit: LIMIT };
 
 /// The server's reaction to a request.
 enum Answer {
@@ -198,11 +199,7 @@ async fn an_image_may_have_exactly_the_limit_in_every_framing() {
     }
     for path in ["/stated-over", "/bare-over"] {
         let fetched = fetcher.fetch(&server.url(path), LIMIT).await;
-        assert_eq!(
-            fetched,
-            Err(FetchError::TooLarge { limit: LIMIT }),
-            "{path}"
-        );
+        assert_eq!(fetched, Err(TOO_LARGE), "{path}");
     }
 }
 
@@ -224,11 +221,7 @@ async fn reading_stops_at_the_limit() {
     let fetcher = fetcher();
     for path in ["/stated", "/chunked", "/bare"] {
         let fetched = fetcher.fetch(&server.url(path), LIMIT).await;
-        assert_eq!(
-            fetched,
-            Err(FetchError::TooLarge { limit: LIMIT }),
-            "{path}"
-        );
+        assert_eq!(fetched, Err(TOO_LARGE), "{path}");
     }
 }
 
@@ -407,10 +400,7 @@ async fn a_server_that_stalls_times_out() {
     let fetcher = WebFetcher::new(&urls, Names::usual()).unwrap();
     for path in ["/head", "/body", "/redirect"] {
         let fetched = fetcher.fetch(&server.url(path), LIMIT).await;
-        assert_eq!(
-            fetched,
-            Err(FetchError::TimedOut { limit_ms: 50 }),
-            "{path}"
-        );
+        let late = Err(FetchError::TimedOut { limit_ms: 50 });
+        assert_eq!(fetched, late, "{path}");
     }
 }
