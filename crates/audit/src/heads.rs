@@ -84,34 +84,20 @@ impl HeadLine {
 
 /// A file with heads cannot be used.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum HeadsError {
-    /// The file cannot be read.
     #[error("{path} cannot be read; pass a file that audit.heads has written")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// A line is no head.
     #[error("line {line} of {path} is no head of an audit trail, so it was changed or cut")]
-    NoHead {
-        /// The file.
-        path: PathBuf,
-        /// The number of the line, from 1.
-        line: usize,
-    },
-    /// A line is not signed with the secret of the settings.
+    NoHead { path: PathBuf, line: usize },
     #[error(
         "line {line} of {path} is not signed with audit.secret, so somebody else wrote or changed it"
     )]
-    NotSigned {
-        /// The file.
-        path: PathBuf,
-        /// The number of the line, from 1.
-        line: usize,
-    },
+    NotSigned { path: PathBuf, line: usize },
 }
 
 /// Heads by tenant.

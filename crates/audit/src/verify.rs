@@ -105,9 +105,6 @@ impl Evidence<'_> {
 /// Checks the chain of a tenant.
 ///
 /// Someone who can write to the database can also compute a whole chain anew. Only heads that were noted elsewhere show that.
-///
-/// # Errors
-/// Returns an error of the database.
 pub async fn verify(
     store: &Store,
     tenant: &str,

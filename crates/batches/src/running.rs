@@ -49,9 +49,6 @@ impl RunningBatches {
     }
 
     /// Stops the work on batches that another process has cancelled or deleted. One query finds all of them.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
     pub(crate) async fn stop_ended(&self, store: &Store) -> Result<(), StoreError> {
         let known: Vec<Uuid> = self.batches().keys().copied().collect();
         if known.is_empty() {

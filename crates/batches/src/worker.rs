@@ -151,9 +151,6 @@ impl Worker {
     }
 
     /// Leases the next chunk. Returns `None` if there is no work.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
     pub async fn claim(&self) -> Result<Option<LeasedChunk>, StoreError> {
         self.claim_except(None).await
     }

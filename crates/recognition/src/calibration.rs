@@ -20,33 +20,24 @@ const EMBEDDED: &str = include_str!("../../../configs/calibrations.yaml");
 
 /// A file with calibrations cannot be used.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum CalibrationError {
-    /// The file cannot be read.
     #[error("{path} cannot be read; correct recognition.calibrations")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// The file does not have the format of calibrations.
     #[error("{path} is not a file of calibrations; write it with `facescan calibrate`")]
     Parse {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: Box<serde_saphyr::Error>,
     },
-    /// A calibration is not plausible.
     #[error("{path}: the calibration of {vector_space}: {detail}")]
     Invalid {
-        /// The file.
         path: PathBuf,
-        /// The vector space of the calibration.
         vector_space: String,
-        /// What is wrong.
         detail: &'static str,
     },
 }
@@ -272,7 +263,7 @@ impl Calibration {
 }
 
 /// The known calibrations, at most one for each vector space.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calibrations {
     by_vector_space: BTreeMap<String, Calibration>,
 }
@@ -283,9 +274,7 @@ impl Calibrations {
     /// # Errors
     /// Returns an error if a file cannot be read or a table is not plausible.
     pub fn load(files: &[PathBuf]) -> Result<Self, CalibrationError> {
-        let mut known = Self {
-            by_vector_space: BTreeMap::new(),
-        };
+        let mut known = Self::default();
         known.add(EMBEDDED, Path::new("configs/calibrations.yaml"))?;
         for path in files {
             let text = fs::read_to_string(path).map_err(|source| CalibrationError::Read {

@@ -20,20 +20,17 @@ use utoipa::ToSchema;
 
 /// An index cannot answer.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum IndexError {
     /// The rows cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The index does not take a vector.
     #[error("the index does not take a vector of the collection")]
     Vector(#[source] facescan_index::IndexError),
-    /// A scan of the rows failed.
     #[error("the index could not be searched")]
     Pool(#[from] PoolError),
-    /// Another process builds or drops an index of the database.
     #[error("another process builds or drops an index; try again when it is done")]
     Busy,
-    /// The server of the index does not answer, or refuses a request.
     #[error("the server of the index cannot be used now")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -32,17 +32,15 @@ pub enum HeadDestination {
 
 /// The destination does not take the heads.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum DeliveryError {
-    /// The file cannot be written.
     #[error("the file of audit.heads cannot be written")]
     File(#[from] io::Error),
-    /// The object cannot be written.
     #[error("the object store of audit.heads cannot be used")]
     Objects(#[from] object_store::Error),
     /// The server cannot be reached. The source has no address, which can have a secret.
     #[error("the server of audit.heads cannot be reached")]
     Unreachable(#[source] reqwest::Error),
-    /// The server refuses the heads.
     #[error("the server of audit.heads answered with the status {0}")]
     Status(u16),
 }

@@ -9,9 +9,6 @@ const PAGE: u32 = 100;
 
 /// Returns the first entry before the start of a chain that retention has not deleted, or whose hash is not the one that was
 /// noted.
-///
-/// # Errors
-/// Returns an error of the database.
 pub(super) async fn fault(
     store: &Store,
     tenant: &str,

@@ -7,18 +7,12 @@ use bytes::Bytes;
 use serde::Serializer;
 
 /// Serializes bytes as one text.
-///
-/// # Errors
-/// The error of the serializer.
 pub fn serialize<S: Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&Base64Display::new(data, &BASE64_STANDARD))
 }
 
 /// Serializes the rows of a tensor as one text. The length of each row must be a multiple of three bytes, so that only the end
 /// of the text could have padding.
-///
-/// # Errors
-/// The error of the serializer.
 pub fn serialize_rows<S: Serializer>(rows: &[Bytes], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&Rows(rows))
 }

@@ -22,6 +22,7 @@ pub struct InvalidOption {
 
 /// An error that leaves an image without a result.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum PipelineError {
     /// An option does not fit the image, the models or the settings.
     #[error(transparent)]
@@ -38,53 +39,31 @@ pub enum PipelineError {
     /// The result cannot be encoded.
     #[error(transparent)]
     Encode(EncodeError),
-    /// The operations make more pixels than the limit for one image.
     #[error(
         "the operations make images of more than {limit} pixels in all; make them smaller or fewer"
     )]
-    TooManyPixels {
-        /// The limit in pixels.
-        limit: u64,
-    },
-    /// The operations take more work than the limit for one image.
+    TooManyPixels { limit: u64 },
     #[error(
         "the work on the image takes {needed} megapixel passes, and {limit} are allowed; send a smaller image, fewer \
          operations, or blurs with smaller kernels"
     )]
-    TooMuchWork {
-        /// The work in megapixel passes.
-        needed: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// The images of an answer need more memory than one answer may use.
+    TooMuchWork { needed: u64, limit: u64 },
     #[error("the answer would take more than {limit} bytes; ask for smaller images, or send fewer")]
-    AnswerTooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    AnswerTooLarge { limit: usize },
     /// The memory for answers is used up.
     #[error(transparent)]
     Overloaded(#[from] AdmissionError),
     /// The request has `strict_device`, and the operation would run elsewhere.
     #[error("{operation} cannot run on {requested}: {reason}")]
     DeviceUnavailable {
-        /// The operation's name.
         operation: &'static str,
-        /// The device that the settings ask for.
         requested: String,
-        /// The reason.
         reason: String,
     },
-    /// The detector still finds faces after the last attempt to hide them.
     #[error(
         "faces are still found after {searches} searches; send a higher min_score, or method fill with a larger margin"
     )]
-    AnonymizationFailed {
-        /// The number of searches for faces.
-        searches: u32,
-    },
-    /// The settings name no model for the operation.
+    AnonymizationFailed { searches: u32 },
     #[error("this operation needs a model; set models.{0} to an id of the registry")]
     NoModel(Role),
     /// A model could not be run.
@@ -99,7 +78,6 @@ pub enum PipelineError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A result cannot be written as JSON.
     #[error("a result cannot be written as json")]
     Serialize(#[from] serde_json::Error),
     /// The output of a model or a graph does not match its registry entry.

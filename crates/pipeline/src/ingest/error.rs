@@ -8,26 +8,21 @@ use crate::admission::AdmissionError;
 
 /// Why the bytes of an image are not available.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum IngestError {
-    /// An entry of the body has both bytes and a URL.
     #[error("an image has both `data` and `url`; send one")]
     TwoSources,
-    /// An entry of the body has neither bytes nor a URL.
     #[error("the image has neither `data` nor `url`; send one")]
     NoSource,
-    /// The image has no bytes.
     #[error("the image is empty; send the content of its file")]
     Empty,
-    /// The text of `data` is not base64.
     #[error("`data` is not base64: {}", not_base64(.0))]
     NotBase64(#[from] DecodeError),
-    /// The text of `data` begins like a `data:` URL and is not base64.
     #[error("`data` is a `data:` url without `;base64,`; send base64")]
     NotBase64Url,
     /// The fetch of the URL failed.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// The byte budget of fetched images is used up.
     #[error("{0}; try again later")]
     Full(#[from] AdmissionError),
 }

@@ -9,26 +9,23 @@ use super::guard::Refused;
 mod resolve;
 pub mod web;
 
-pub(super) use resolve::Guarded;
+pub(super) use resolve::guarded_client;
 pub use resolve::{Lookup, SystemLookup};
 
 /// Fetches images. Dropping the future stops the fetch.
 #[async_trait]
 pub trait Fetcher: Send + Sync {
     /// Fetches the bytes at a URL, at most `limit`.
-    ///
-    /// # Errors
-    /// Returns the reason if the fetch fails.
     async fn fetch(&self, url: &Url, limit: u64) -> Result<Bytes, FetchError>;
 }
 
 /// Why a fetch failed. Callers read these texts, so they contain no address and no target of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum FetchError {
     /// The rules forbid the fetch.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// The text is not a valid URL.
     #[error(
         "this is not a url: send one such as https://example.com/a.jpg, of 4096 characters at most"
     )]
@@ -40,37 +37,20 @@ pub enum FetchError {
     /// because the difference would tell them which names exist inside the network.
     #[error("the url's host cannot be reached: check the url, or try again later")]
     NotPublic,
-    /// The host cannot prove its identity.
     #[error("the certificate of the url's host is not trusted, or its tls is not understood")]
     Untrusted,
-    /// The fetch exceeded its time limit.
     #[error("the url was not fetched within {limit_ms} ms: try again later")]
-    TimedOut {
-        /// The limit in milliseconds.
-        limit_ms: u128,
-    },
-    /// The host answered with another status than 200.
+    TimedOut { limit_ms: u128 },
     #[error("the url answered with the status {0} and not 200: check the url")]
     Status(u16),
-    /// The target of a redirect is not a valid URL.
     #[error("the url redirects to an invalid url")]
     BadRedirect,
-    /// The number of redirects exceeds the limit.
     #[error("the url redirects more than {limit} times")]
-    TooManyRedirects {
-        /// The limit.
-        limit: usize,
-    },
-    /// The answer has more bytes than the limit.
+    TooManyRedirects { limit: usize },
     #[error("the answer of the url has more than {limit} bytes, the limit of one image")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// The answer is compressed.
+    TooLarge { limit: u64 },
     #[error("the answer of the url is compressed, although the request forbids it")]
     Encoded,
-    /// The connection ended before the answer did.
     #[error(
         "the connection to the url's host ended before the answer was complete: try again later"
     )]

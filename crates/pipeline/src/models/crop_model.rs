@@ -79,9 +79,6 @@ impl CropModel {
     }
 
     /// Waits for rows.
-    ///
-    /// # Errors
-    /// The error of the engine.
     pub async fn finish(&self, rows: Vec<Pending>) -> Result<CropOutputs, PipelineError> {
         let mut outputs = CropOutputs::default();
         for (index, pending) in rows.into_iter().enumerate() {

@@ -59,9 +59,6 @@ impl Grader {
 
 impl PendingQuality {
     /// Waits for the measures. Returns them with the device that took them.
-    ///
-    /// # Errors
-    /// The error of the engine.
     pub(crate) async fn finish(self) -> Result<(ImageQuality, DeviceRun), PipelineError> {
         let (row, measured_size) = match self {
             Self::Done(measures) => return Ok((measures, DeviceRun::CPU)),

@@ -171,9 +171,6 @@ impl StoredSearch {
 impl Collections {
     /// Returns stored results of searches in a collection, without candidates who were erased, whose time is over, or who are in
     /// a suppression collection by now.
-    ///
-    /// # Errors
-    /// Returns an error of the database or of the index.
     pub async fn restore(
         &self,
         key: CollectionKey<'_>,
