@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use facescan_imaging::{
+    encode::OutputFormat,
     npy,
     preprocess::{Layout, MAX_SIDE, Mode, Profile},
     quality::acceptance::Preset,
@@ -78,6 +79,18 @@ impl EnhancedFormat {
             Self::Png => "image/png",
             Self::Webp => "image/webp",
             Self::Avif => "image/avif",
+        }
+    }
+
+    /// Returns how an image is encoded. Only JPEG has a quality.
+    pub fn output(self, jpeg_quality: u8) -> OutputFormat {
+        match self {
+            Self::Jpeg => OutputFormat::Jpeg {
+                quality: jpeg_quality,
+            },
+            Self::Png => OutputFormat::Png,
+            Self::Webp => OutputFormat::Webp,
+            Self::Avif => OutputFormat::Avif,
         }
     }
 }

@@ -19,15 +19,19 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageFile,
+        memory,
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
     operation::Operation,
     plan::Plan,
 };
 
 pub use finish_job::FinishJob;
+
+/// The memory for each pixel of the enhanced image, in bytes: the steps before and after, and the encoded result.
+const ENHANCED_BYTES: u64 = 17;
 
 impl Plan for EnhancePlan {
     type Output = EnhanceResult;
@@ -60,13 +64,20 @@ impl Plan for EnhancePlan {
     }
 
     fn memory(&self, size: Size) -> u64 {
-        self.memory_for(size)
+        let enhanced = work::pixels(work::upscaled(size, self.options.upscale));
+        let each = ENHANCED_BYTES + self.output().surcharge();
+        let search = match &self.identity {
+            Some(check) => memory::detection(&check.detect),
+            None => 0,
+        };
+        let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
+        memory::decoding(size).max(enhancing + search)
     }
 
     async fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<EnhanceResult, PipelineError> {
         let price = |size| work::enhance(size, &self.options, self.output());

@@ -3,15 +3,7 @@
 use facescan_config::EnhancedFormat;
 use facescan_imaging::{encode::OutputFormat, enhance::EnhanceOptions};
 
-use crate::core::{
-    memory,
-    options::DetectOptions,
-    run::RunOptions,
-    work::{self, Size},
-};
-
-/// The memory for each pixel of the enhanced image, in bytes: the steps before and after, and the encoded result.
-const ENHANCED_BYTES: u64 = 17;
+use crate::core::{options::DetectOptions, run::RunOptions};
 
 /// The options of a request, with every default filled in and every range checked.
 #[derive(Clone, Debug)]
@@ -40,25 +32,6 @@ pub struct IdentityCheck {
 impl EnhancePlan {
     /// Returns how the enhanced image is encoded.
     pub(super) fn output(&self) -> OutputFormat {
-        match self.format {
-            EnhancedFormat::Jpeg => OutputFormat::Jpeg {
-                quality: self.jpeg_quality,
-            },
-            EnhancedFormat::Png => OutputFormat::Png,
-            EnhancedFormat::Webp => OutputFormat::Webp,
-            EnhancedFormat::Avif => OutputFormat::Avif,
-        }
-    }
-
-    /// Returns the memory for an image of a size.
-    pub(super) fn memory_for(&self, size: Size) -> u64 {
-        let enhanced = work::pixels(work::upscaled(size, self.options.upscale));
-        let each = ENHANCED_BYTES + self.output().surcharge();
-        let search = match &self.identity {
-            Some(check) => memory::detection(&check.detect),
-            None => 0,
-        };
-        let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
-        memory::decoding(size).max(enhancing + search)
+        self.format.output(self.jpeg_quality)
     }
 }

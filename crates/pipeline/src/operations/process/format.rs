@@ -1,5 +1,6 @@
 //! The formats of processed images.
 
+use facescan_config::EnhancedFormat;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,12 +23,18 @@ pub enum ProcessedFormat {
 impl ProcessedFormat {
     /// Returns the media type.
     pub fn media_type(self) -> &'static str {
+        let encoded = self.encoded();
+        encoded.map_or("application/x-npy", EnhancedFormat::media_type)
+    }
+
+    /// Returns the format of the encoder. `None` for NumPy, which has none.
+    pub(super) fn encoded(self) -> Option<EnhancedFormat> {
         match self {
-            Self::Jpeg => "image/jpeg",
-            Self::Png => "image/png",
-            Self::Webp => "image/webp",
-            Self::Avif => "image/avif",
-            Self::Npy => "application/x-npy",
+            Self::Jpeg => Some(EnhancedFormat::Jpeg),
+            Self::Png => Some(EnhancedFormat::Png),
+            Self::Webp => Some(EnhancedFormat::Webp),
+            Self::Avif => Some(EnhancedFormat::Avif),
+            Self::Npy => None,
         }
     }
 

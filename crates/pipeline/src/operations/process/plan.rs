@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use facescan_config::EnhancedFormat;
 use facescan_imaging::{crop::Region, encode::OutputFormat};
 
 use super::{format::ProcessedFormat, step::Step};
@@ -38,14 +39,8 @@ pub(super) struct MaskUnion {
 impl ProcessPlan {
     /// Returns how the images are encoded. Unused by the format npy.
     pub(super) fn output(&self) -> OutputFormat {
-        match self.format {
-            ProcessedFormat::Jpeg => OutputFormat::Jpeg {
-                quality: self.jpeg_quality,
-            },
-            ProcessedFormat::Webp => OutputFormat::Webp,
-            ProcessedFormat::Avif => OutputFormat::Avif,
-            ProcessedFormat::Png | ProcessedFormat::Npy => OutputFormat::Png,
-        }
+        let format = self.format.encoded().unwrap_or(EnhancedFormat::Png);
+        format.output(self.jpeg_quality)
     }
 
     /// Returns the price of an image of a size. An image that is cut counts in full, because the size of a face is not
