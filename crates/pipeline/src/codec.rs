@@ -16,11 +16,12 @@ use super::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
+        image_file::ImageInfo,
         pixels::PooledImage,
         run::ImageRun,
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
 };
 
 /// The largest number of pixels that are decoded within a turn of the pool, in some tens of milliseconds.
@@ -42,9 +43,6 @@ fn is_decoded_at_once(bytes: &[u8], most: u64) -> bool {
 impl Pipeline {
     /// Decodes an image into memory of the pool. Reduces a JPEG whose longer side is at least twice `min_side`, if that is
     /// given and libjpeg-turbo is loaded.
-    ///
-    /// # Errors
-    /// The error of the decoder.
     pub(crate) async fn decode(
         &self,
         bytes: &Bytes,
@@ -68,7 +66,7 @@ impl Pipeline {
     /// The error of the decoder, or of an image that takes too much work.
     pub(crate) async fn open(
         &self,
-        file: &ImageFile,
+        file: &LoadedImage,
         run: &mut ImageRun,
         price: impl FnOnce(Size) -> u64 + Send,
     ) -> Result<(ImageInfo, Arc<PooledImage>), PipelineError> {
@@ -95,9 +93,6 @@ impl Pipeline {
     }
 
     /// Encodes an image.
-    ///
-    /// # Errors
-    /// The error of the encoder.
     pub(crate) async fn encode(
         &self,
         image: &Arc<RgbImage>,

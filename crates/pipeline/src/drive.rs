@@ -10,7 +10,7 @@ use super::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageFile,
+        image_file::{ContentHash, content_hash},
         run::{ImageRun, RunOutput, millis},
         work::{self, Size},
     },
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     admission::{Priority, priority_semaphore::DecodePermit},
     context::RequestContext,
+    ingest::intake::LoadedImage,
 };
 
 impl Pipeline {
@@ -31,25 +32,28 @@ impl Pipeline {
     pub async fn drive<P: Plan>(
         &self,
         context: &RequestContext,
-        file: ImageFile,
+        image: LoadedImage,
         plan: &P,
     ) -> Result<RunOutput<P::Output>, PipelineError> {
         plan.check_options(self)?;
         let started = self.clock.monotonic();
-        let memory = self.memory_of(&file.bytes, |size| plan.memory(size));
+        let memory = self.memory_of(&image.bytes, |size| plan.memory(size));
         let permit = self.decode_permit(context, memory).await;
         let (pipeline, plan) = (self.clone(), plan.clone());
         let is_strict = plan.run_options().strict_device;
         // Before the pool starts it, because that can take a while.
-        let mut run = ImageRun::new(context, is_strict, self.work_limit);
-        run.hold(permit);
+        let mut run = ImageRun::new(context, permit, is_strict, self.work_limit);
         let driven = async move {
             let waited = pipeline.since(started);
-            let result = plan.run(&pipeline, file, &mut run).await?;
+            let result = plan.run(&pipeline, image, &mut run).await?;
             run.release_permit();
             run.timings.queue += waited;
             run.timings.total = pipeline.since(started);
-            Ok(RunOutput { result, run })
+            Ok(RunOutput {
+                result,
+                run,
+                stored: None,
+            })
         };
         // The models of bulk images would otherwise run before this image begins.
         let goes_first =
@@ -62,6 +66,24 @@ impl Pipeline {
         let driven = driven.instrument(context.span.clone());
         let tenant = Arc::clone(&context.principal.tenant);
         self.pool.drive(Some(tenant), stage, driven).await?
+    }
+
+    /// Returns the sha256 of an image of a tenant. The pool computes it the first time.
+    pub(crate) async fn hash(
+        &self,
+        tenant: &Arc<str>,
+        image: &mut LoadedImage,
+    ) -> Result<ContentHash, PipelineError> {
+        if let Some(hash) = image.hash {
+            return Ok(hash);
+        }
+        let (bytes, tenant) = (image.bytes.clone(), Some(Arc::clone(tenant)));
+        let hash = self
+            .pool
+            .run_for(tenant, Stage::Begin, move || content_hash(&bytes));
+        let hash = hash.await?;
+        image.hash = Some(hash);
+        Ok(hash)
     }
 
     /// Returns the memory that an image needs, by the size that its file states. The image may be turned while it is decoded,

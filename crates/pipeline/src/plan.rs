@@ -7,12 +7,12 @@ use super::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageFile,
         options::StorageOptions,
         run::{ImageRun, RunOptions},
         scan::Scan,
         work::Size,
     },
+    ingest::intake::LoadedImage,
     operation::Operation,
 };
 
@@ -64,14 +64,12 @@ pub trait Plan: Clone + Send + Sync + 'static {
     /// Returns the memory that an image of a size needs, in bytes.
     fn memory(&self, size: Size) -> u64;
 
-    /// Runs on one image. The pool drives it, because everything between its waits is CPU work.
-    ///
-    /// # Errors
-    /// Returns an error of the image or a fault of the server.
+    /// Runs on one image, and drops its bytes and their reservation as soon as it needs them no more. The pool drives it,
+    /// because everything between its waits is CPU work.
     fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        image: LoadedImage,
         run: &mut ImageRun,
     ) -> impl Future<Output = Result<Self::Output, PipelineError>> + Send;
 }

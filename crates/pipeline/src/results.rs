@@ -17,7 +17,7 @@ use crate::{
     core::{
         image_file::ImageInfo,
         quality::PictureQuality,
-        scan::{Face, FaceResults, Scan},
+        scan::{Embedding, Face, FaceResults, Scan},
     },
     operations::scan::plan::ScanPlan,
 };
@@ -111,18 +111,13 @@ impl EmbeddingAnswer {
         match format {
             EmbeddingFormat::Float => Self::Float(vector.to_vec()),
             EmbeddingFormat::Base64F32 => {
-                let bytes: Vec<u8> = vector
-                    .iter()
-                    .flat_map(|value| value.to_le_bytes())
-                    .collect();
-                Self::Base64(BASE64_STANDARD.encode(bytes))
+                let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
+                Self::Base64(BASE64_STANDARD.encode(bytes.collect::<Vec<u8>>()))
             }
             EmbeddingFormat::Base64F16 => {
-                let bytes: Vec<u8> = vector
-                    .iter()
-                    .flat_map(|&value| f16::from_f32(value).to_le_bytes())
-                    .collect();
-                Self::Base64(BASE64_STANDARD.encode(bytes))
+                let halves = vector.iter().map(|&value| f16::from_f32(value));
+                let bytes = halves.flat_map(f16::to_le_bytes);
+                Self::Base64(BASE64_STANDARD.encode(bytes.collect::<Vec<u8>>()))
             }
         }
     }
@@ -131,42 +126,32 @@ impl EmbeddingAnswer {
 impl ScanResult {
     /// Converts a scan by the options.
     pub fn new(scan: Scan, options: &ScanPlan) -> Self {
+        let faces = scan.faces.into_iter();
+        let faces = faces.map(|face| FaceAnswer::new(face, options));
         Self {
             image_id: scan.image_id,
             cached: scan.cached,
             image: scan.image,
             picture_quality: scan.picture_quality,
-            faces: scan
-                .faces
-                .into_iter()
-                .map(|face| FaceAnswer::new(face, options))
-                .collect(),
+            faces: faces.collect(),
         }
     }
 }
 
 impl FaceAnswer {
     fn new(face: Face, options: &ScanPlan) -> Self {
-        let (embedding, embedding_norm, precision) = match face.embedding {
-            Some(found) => (
-                Some(EmbeddingAnswer::new(
-                    &found.vector,
-                    options.embedding_format,
-                )),
-                Some(found.norm),
-                found.precision,
-            ),
-            None => (None, None, None),
-        };
+        let found = face.embedding.as_ref();
+        let written =
+            |found: &Embedding| EmbeddingAnswer::new(&found.vector, options.embedding_format);
         Self {
             face_id: face.id,
             bbox: face.bbox.to_array(),
             score: face.score,
             landmarks: face.landmarks.filter(|_| options.landmarks),
             results: face.results,
-            embedding,
-            embedding_norm,
-            precision,
+            embedding: found.map(written),
+            embedding_norm: found.map(|found| found.norm),
+            precision: found.and_then(|found| found.precision),
             crop: face.crop.map(|png| BASE64_STANDARD.encode(png)),
         }
     }

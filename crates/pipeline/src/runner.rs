@@ -10,7 +10,6 @@ mod storage;
 
 use std::sync::Arc;
 
-use facescan_inference::pool::Stage;
 use facescan_store::Store;
 use futures::{Stream, StreamExt, stream};
 use uuid::Uuid;
@@ -18,11 +17,7 @@ use uuid::Uuid;
 use self::{key::scan_key, storage::Storage};
 use super::{
     Pipeline,
-    core::{
-        error::PipelineError,
-        image_file::{ContentHash, ImageFile, content_hash},
-        run::RunOutput,
-    },
+    core::{error::PipelineError, image_file::ContentHash, run::RunOutput},
     models::Models,
     plan::Plan,
 };
@@ -35,10 +30,7 @@ use crate::{
     },
 };
 
-pub use self::{
-    rows::model_file,
-    storage::{Ran, Saving, StoredScan},
-};
+pub use self::{rows::model_file, storage::Saving};
 
 /// The maximum number of images of one request that are loaded or processed at a time. The priority semaphore limits how
 /// many are decoded.
@@ -90,11 +82,13 @@ impl Runner {
                 let mut hash = None;
                 let ran = async {
                     let mut image = self.load(context, image).await?;
-                    image.hash = self.audited_hash(context, &image).await?;
-                    hash = image.hash;
+                    if self.hashes_images {
+                        let tenant = &context.principal.tenant;
+                        hash = Some(self.pipeline.hash(tenant, &mut image).await?);
+                    }
                     self.find_or_run(context, image, plan, Saving::Now).await
                 };
-                let output = ran.await.map(|ran| ran.output);
+                let output = ran.await;
                 ImageOutcome {
                     index,
                     id,
@@ -120,8 +114,7 @@ impl Runner {
         image: LoadedImage,
         plan: &P,
     ) -> Result<RunOutput<P::Output>, PipelineError> {
-        let ran = self.find_or_run(context, image, plan, Saving::Now).await?;
-        Ok(ran.output)
+        self.find_or_run(context, image, plan, Saving::Now).await
     }
 
     /// Loads the bytes of an image, and fetches them if it is named by a URL.
@@ -144,34 +137,29 @@ impl Runner {
     pub async fn find_or_run<P: Plan>(
         &self,
         context: &RequestContext,
-        image: LoadedImage,
+        mut image: LoadedImage,
         plan: &P,
         saving: Saving,
-    ) -> Result<Ran<P::Output>, PipelineError> {
+    ) -> Result<RunOutput<P::Output>, PipelineError> {
         let mut storage = Storage::new(&self.pipeline, &self.store, context, plan, &image)?;
-        // Fetched bytes keep their share of the byte budget until there is a result.
-        let _reservation = image.reservation;
-        let mut file = ImageFile {
-            bytes: image.bytes,
-            hash: image.hash,
-        };
+        let fetch_ms = image.fetch_ms;
         let found = match &mut storage {
-            Some(storage) => storage.find(&mut file, saving).await?,
+            Some(storage) => storage.find(&mut image, saving).await?,
             None => None,
         };
-        let mut ran = if let Some(found) = found {
+        let mut output = if let Some(found) = found {
             found
         } else {
-            let output = self.pipeline.drive(context, file, plan).await?;
+            let output = self.pipeline.drive(context, image, plan).await?;
             match storage {
                 Some(storage) => storage.keep(output, saving).await?,
-                None => Ran { output, scan: None },
+                None => output,
             }
         };
-        let timings = &mut ran.output.run.timings;
-        *timings = timings.after_fetch(image.fetch_ms);
+        let timings = &mut output.run.timings;
+        *timings = timings.after_fetch(fetch_ms);
         self.pipeline.metrics.staged(timings.stages());
-        Ok(ran)
+        Ok(output)
     }
 
     /// Returns the ids of stored results of a plan for images with these hashes. Returns none if the plan does not look
@@ -222,21 +210,5 @@ impl Runner {
                 }
             })
             .buffered(in_flight.max(1))
-    }
-
-    /// Returns the hash of an image if the audit trail has it.
-    async fn audited_hash(
-        &self,
-        context: &RequestContext,
-        image: &LoadedImage,
-    ) -> Result<Option<ContentHash>, PipelineError> {
-        if !self.hashes_images {
-            return Ok(None);
-        }
-        let bytes = image.bytes.clone();
-        let tenant = Some(Arc::clone(&context.principal.tenant));
-        let pool = &self.pipeline.pool;
-        let hash = pool.run_for(tenant, Stage::Begin, move || content_hash(&bytes));
-        Ok(Some(hash.await?))
     }
 }

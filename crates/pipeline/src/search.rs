@@ -6,8 +6,9 @@ use facescan_inference::device_task::DeviceTask;
 
 use super::{
     Pipeline,
-    core::{error::PipelineError, options::DetectOptions, pixels::Pixels, run::ImageRun},
-    models::detector::DetectedFace,
+    core::{
+        error::PipelineError, options::DetectOptions, pixels::Pixels, run::ImageRun, scan::Face,
+    },
 };
 
 impl Pipeline {
@@ -20,7 +21,7 @@ impl Pipeline {
         image: &Arc<P>,
         detect: &DetectOptions,
         run: &mut ImageRun,
-    ) -> Result<Vec<DetectedFace>, PipelineError> {
+    ) -> Result<Vec<Face>, PipelineError> {
         let size = image.as_ref().borrow().dimensions();
         run.work.add(self.models.detector.work(size, detect))?;
         let submitted = self
@@ -29,8 +30,9 @@ impl Pipeline {
             .submit_through(&self.processing, image, detect)
             .await;
         self.record(run, DeviceTask::ImageProcessing, submitted.processed)?;
-        let detected = self.models.detector.finish(submitted).await?;
+        let detector = &self.models.detector;
+        let detected = detector.finish(submitted, size, detect).await?;
         self.record(run, DeviceTask::FaceDetection, detected.run)?;
-        self.models.detector.faces(&detected, size, detect)
+        Ok(detected.faces)
     }
 }

@@ -10,7 +10,7 @@ use facescan_pipeline::{
         error::PipelineError,
         image_file::{ContentHash, content_hash, hex},
         json::to_value,
-        run::RunOutput,
+        run::{RunOutput, StoredScan},
     },
     ingest::{
         intake::LoadedImage,
@@ -18,7 +18,7 @@ use facescan_pipeline::{
     },
     operations::{enhance::result::EnhanceResult, process::result::ProcessResult},
     plan::Plan,
-    runner::{Saving, StoredScan},
+    runner::Saving,
 };
 use facescan_recognition::{collections::candidates::StoredSearch, error::RecognitionError};
 use facescan_store::{ItemOutcome, LeasedItem, ScanOutcome};
@@ -134,7 +134,7 @@ impl ItemEnd {
     }
 
     /// Returns the end of another item with the same image. Returns `None` if that item has to run itself.
-    pub(super) fn of_copy(&self, batches: &Batches, item: &LeasedItem) -> Option<Self> {
+    pub(super) fn for_copy(&self, batches: &Batches, item: &LeasedItem) -> Option<Self> {
         Some(match self {
             Self::Done {
                 scan: Some(ScanOutcome::New(scan)),
@@ -335,7 +335,7 @@ impl ItemRunner<'_> {
         let runner = &self.batches.runner;
         // On the heap, because a worker holds one such future for each item.
         let ran = Box::pin(runner.find_or_run(self.context, image, plan, Saving::ByCaller)).await?;
-        let scan = match ran.scan {
+        let scan = match ran.stored {
             Some(StoredScan::Found(id)) => ScanOutcome::Cached(id),
             Some(StoredScan::New(rows)) => {
                 facescan_store::check_scan(&rows).map_err(PipelineError::from)?;

@@ -1,12 +1,11 @@
-//! The file of an image: its bytes, their hash, and the properties of the image.
+//! The hash of an image file, and the properties of the image.
 
-use bytes::Bytes;
 use facescan_imaging::{checkpoint, decode::Decoded, format::Format};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use crate::core::error::PipelineError;
+use crate::{core::error::PipelineError, ingest::intake::LoadedImage};
 
 /// The bytes that are hashed between two checkpoints.
 const HASHED_AT_ONCE: usize = 1 << 18;
@@ -45,25 +44,10 @@ pub fn hash_from_hex(text: &str) -> Result<ContentHash, PipelineError> {
     Ok(hash)
 }
 
-/// The encoded bytes of an image. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct ImageFile {
-    /// The bytes.
-    pub bytes: Bytes,
-    /// Their sha256, if it is already computed.
-    pub hash: Option<ContentHash>,
-}
-
-impl ImageFile {
+impl LoadedImage {
     /// Returns the sha256 of the bytes. This is CPU work if it is not computed yet.
-    pub fn content_hash(&self) -> ContentHash {
+    pub(crate) fn content_hash(&self) -> ContentHash {
         self.hash.unwrap_or_else(|| content_hash(&self.bytes))
-    }
-}
-
-impl From<Bytes> for ImageFile {
-    fn from(bytes: Bytes) -> Self {
-        Self { bytes, hash: None }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use facescan_inference::device::{Assignment, DeviceRun, DeviceState};
+use facescan_store::NewScan;
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::{
     admission::{answer_reservation::AnswerReservation, priority_semaphore::DecodePermit},
@@ -29,13 +31,26 @@ pub struct RunOptions {
     pub timings: bool,
 }
 
-/// A result and its run.
+/// A result, its run, and its scan in the database.
 #[derive(Debug)]
 pub struct RunOutput<T> {
     /// The result.
     pub result: T,
     /// The times and the devices.
     pub run: ImageRun,
+    /// The scan. `None` if the result is not stored.
+    pub stored: Option<StoredScan>,
+}
+
+/// The scan of a result in the database.
+#[derive(Debug)]
+pub enum StoredScan {
+    /// The database had it, with this id.
+    Found(Uuid),
+    /// It is new and saved.
+    Saved,
+    /// It is new. The caller saves these rows.
+    New(Box<NewScan>),
 }
 
 impl<T> RunOutput<T> {
@@ -44,6 +59,7 @@ impl<T> RunOutput<T> {
         RunOutput {
             result: convert(self.result),
             run: self.run,
+            stored: self.stored,
         }
     }
 }
@@ -69,9 +85,16 @@ pub struct ImageRun {
 }
 
 impl ImageRun {
-    /// Creates a run without times and devices. A strict run fails when work falls back to the CPU.
-    pub(crate) fn new(context: &RequestContext, is_strict: bool, limit: WorkLimit) -> Self {
+    /// Creates a run without times and devices, which holds the permit until it ends. A strict run fails when work falls back
+    /// to the CPU.
+    pub(crate) fn new(
+        context: &RequestContext,
+        permit: DecodePermit,
+        is_strict: bool,
+        limit: WorkLimit,
+    ) -> Self {
         Self {
+            permit: Some(permit),
             is_strict,
             answer: context.answer.clone(),
             work: WorkMeter::new(limit),
@@ -85,11 +108,6 @@ impl ImageRun {
             devices,
             ..Self::default()
         }
-    }
-
-    /// Takes the permit, which the run holds until it ends.
-    pub(crate) fn hold(&mut self, permit: DecodePermit) {
-        self.permit = Some(permit);
     }
 
     /// Releases the permit before the end, if the rest of the run needs no pixels.

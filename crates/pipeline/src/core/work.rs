@@ -136,6 +136,12 @@ impl WorkMeter {
     }
 }
 
+/// Returns the sum of the prices of those parts that run.
+pub(crate) fn sum(parts: impl IntoIterator<Item = (bool, u64)>) -> u64 {
+    let parts = parts.into_iter().filter(|(runs, _)| *runs);
+    parts.map(|(_, passes)| passes).sum()
+}
+
 pub(crate) fn pixels((width, height): Size) -> u64 {
     u64::from(width) * u64::from(height)
 }
@@ -213,16 +219,14 @@ pub(crate) fn enhance(size: Size, options: &EnhanceOptions, output: OutputFormat
         Apply::Always => true,
         Apply::Never => false,
     };
-    let steps = [
+    let passes = sum([
         (after != before, UPSCALE),
         (options.gamma != Gamma::Off, GAMMA),
         (options.clahe, CLAHE),
         (applies(options.contrast), CONTRAST),
         (applies(options.sharpen), SHARPEN),
         (true, encode(output)),
-    ];
-    let passes = steps.into_iter().filter(|(runs, _)| *runs);
-    let passes: u64 = passes.map(|(_, passes)| passes).sum();
+    ]);
     let denoise = if options.denoise { DENOISE } else { 0 };
     before * (DECODE + denoise + PLAIN) + after * passes
 }

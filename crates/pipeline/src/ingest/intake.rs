@@ -41,7 +41,7 @@ pub struct Intake {
 }
 
 /// An image with its bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LoadedImage {
     /// The caller's name for the origin of the image.
     pub source: Option<String>,
@@ -57,6 +57,15 @@ pub struct LoadedImage {
     pub fetch_ms: f64,
     /// The reservation of fetched bytes. Hold it as long as the bytes.
     pub reservation: Option<Reservation>,
+}
+
+impl From<Bytes> for LoadedImage {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            bytes,
+            ..Self::default()
+        }
+    }
 }
 
 /// Whom an image is loaded for. Tenants share what fetches take.
@@ -148,11 +157,7 @@ impl Intake {
         let loaded = LoadedImage {
             source: image.source,
             source_url: image.source_url,
-            url: None,
-            bytes: Bytes::new(),
-            hash: None,
-            fetch_ms: 0.0,
-            reservation: None,
+            ..LoadedImage::default()
         };
         let named = match image.content? {
             Content::Bytes(bytes) => return Ok(LoadedImage { bytes, ..loaded }),

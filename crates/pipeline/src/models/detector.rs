@@ -13,12 +13,12 @@ use crate::core::{
     work::{self, Size},
 };
 use facescan_imaging::{
-    geometry::{BBox, Landmarks},
+    geometry::BBox,
     tensor::{Letterbox, Normalization, letterbox_into},
 };
 use facescan_inference::{
     device::DeviceRun,
-    engine::{Engine, Pending, Row, RowOutput},
+    engine::{Engine, Pending, Row},
     heads::{Candidate, Head, nms},
     registry::ModelSpec,
 };
@@ -45,27 +45,6 @@ pub struct Detector {
 /// The pixels of an input that still runs as fast as usual work on the CPU should: four times those of the default size.
 const LONG_INPUT: u64 = 1280 * 1280;
 
-/// A face in pixels of the upright image.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DetectedFace {
-    /// The box, clipped to the image.
-    pub bbox: BBox,
-    /// The detection score, 0..=1.
-    pub score: f32,
-    /// The five landmarks. `None` if the detector has no landmarks.
-    pub landmarks: Option<Landmarks>,
-}
-
-impl From<DetectedFace> for Face {
-    fn from(face: DetectedFace) -> Self {
-        Self {
-            score: Some(face.score),
-            landmarks: face.landmarks,
-            ..Self::at(face.bbox)
-        }
-    }
-}
-
 /// The rows of an image that wait for the detector.
 pub struct PendingDetection {
     rows: Vec<(Letterbox, Pending)>,
@@ -73,9 +52,10 @@ pub struct PendingDetection {
     pub processed: DeviceRun,
 }
 
-/// The detector's outputs for an image.
-pub struct Detected {
-    rows: Vec<(Letterbox, RowOutput)>,
+/// The faces that the detector found in an image.
+pub struct DetectedFaces {
+    /// The faces in pixels of the upright image, largest first.
+    pub faces: Vec<Face>,
     /// Time spent waiting for a session.
     pub queued: Duration,
     /// The device that ran the rows. If several devices ran them, this is the one that was not requested.
@@ -209,53 +189,37 @@ impl Detector {
         work::search(image, inputs)
     }
 
-    /// Waits for the outputs.
+    /// Waits for the outputs, and decodes the faces of an image of `size`: heads, one NMS over all resolutions, and the limits
+    /// of the options. The pool must drive this future.
     ///
     /// # Errors
-    /// The error of the engine.
-    pub async fn finish(&self, submitted: PendingDetection) -> Result<Detected, PipelineError> {
-        let mut rows = Vec::with_capacity(submitted.rows.len());
+    /// The error of the engine, or an error if the outputs of the model cannot be decoded.
+    pub async fn finish(
+        &self,
+        submitted: PendingDetection,
+        size: Size,
+        options: &DetectOptions,
+    ) -> Result<DetectedFaces, PipelineError> {
+        let mut outputs = Vec::with_capacity(submitted.rows.len());
         for (letterbox, pending) in submitted.rows {
-            rows.push((letterbox, pending.await?));
+            outputs.push((letterbox, pending.await?));
         }
-        let queued = rows.iter().map(|(_, output)| output.queued).min();
-        Ok(Detected {
-            run: rows
-                .iter()
-                .map(|(_, output)| output.device_run())
+        let mut candidates = Vec::new();
+        for (letterbox, output) in &outputs {
+            let (row, input) = (output.row, letterbox.input);
+            let found = (self.head).decode(&output.outputs, row, input, options.min_score)?;
+            let found = found.into_iter();
+            candidates.extend(found.map(|candidate| to_image(candidate, letterbox)));
+        }
+        let runs = outputs.iter().map(|(_, output)| output.device_run());
+        let queued = outputs.iter().map(|(_, output)| output.queued).min();
+        Ok(DetectedFaces {
+            faces: select(candidates, options, size),
+            queued: queued.unwrap_or_default(),
+            run: runs
                 .reduce(DeviceRun::or_fallback)
                 .unwrap_or(DeviceRun::CPU),
-            rows,
-            queued: queued.unwrap_or_default(),
         })
-    }
-
-    /// Decodes the faces of an image of `size`: heads, one NMS over all resolutions, and the limits of the options.
-    /// This is CPU work.
-    ///
-    /// # Errors
-    /// An error if the outputs of the model cannot be decoded.
-    pub fn faces(
-        &self,
-        detected: &Detected,
-        (width, height): (u32, u32),
-        options: &DetectOptions,
-    ) -> Result<Vec<DetectedFace>, PipelineError> {
-        let mut candidates = Vec::new();
-        for (letterbox, output) in &detected.rows {
-            let found = self.head.decode(
-                &output.outputs,
-                output.row,
-                letterbox.input,
-                options.min_score,
-            )?;
-            candidates.extend(
-                found
-                    .into_iter()
-                    .map(|candidate| to_image(candidate, letterbox)),
-            );
-        }
-        Ok(select(candidates, options, width, height))
     }
 }
 
@@ -273,18 +237,13 @@ fn to_image(candidate: Candidate, letterbox: &Letterbox) -> Candidate {
 }
 
 /// Applies the NMS, clips the boxes, drops small faces, and sorts by area, largest first.
-fn select(
-    candidates: Vec<Candidate>,
-    options: &DetectOptions,
-    width: u32,
-    height: u32,
-) -> Vec<DetectedFace> {
-    let mut faces: Vec<DetectedFace> = nms(candidates, options.nms_iou, Some(MAX_FACES))
+fn select(candidates: Vec<Candidate>, options: &DetectOptions, (width, height): Size) -> Vec<Face> {
+    let mut faces: Vec<Face> = nms(candidates, options.nms_iou, Some(MAX_FACES))
         .into_iter()
-        .map(|candidate| DetectedFace {
-            bbox: candidate.bbox.clipped(width, height),
-            score: candidate.score,
+        .map(|candidate| Face {
+            score: Some(candidate.score),
             landmarks: candidate.landmarks,
+            ..Face::at(candidate.bbox.clipped(width, height))
         })
         .filter(|face| {
             let shorter = face.bbox.width().min(face.bbox.height());
@@ -320,7 +279,7 @@ mod tests {
         }
     }
 
-    fn boxes(faces: &[DetectedFace]) -> Vec<[f32; 4]> {
+    fn boxes(faces: &[Face]) -> Vec<[f32; 4]> {
         faces.iter().map(|face| face.bbox.to_array()).collect()
     }
 
@@ -330,7 +289,7 @@ mod tests {
             candidate([10.0, 10.0, 20.0, 20.0], 0.9),
             candidate([-5.0, 50.0, 40.0, 120.0], 0.8),
         ];
-        let faces = select(found, &options(), 100, 100);
+        let faces = select(found, &options(), (100, 100));
         assert_eq!(
             boxes(&faces),
             [[0.0, 50.0, 40.0, 100.0], [10.0, 10.0, 20.0, 20.0]]
@@ -339,13 +298,8 @@ mod tests {
 
     #[test]
     fn a_face_entirely_in_the_padding_is_dropped() {
-        let faces = select(
-            vec![candidate([110.0, 0.0, 130.0, 20.0], 0.9)],
-            &options(),
-            100,
-            100,
-        );
-        assert!(faces.is_empty());
+        let found = vec![candidate([110.0, 0.0, 130.0, 20.0], 0.9)];
+        assert!(select(found, &options(), (100, 100)).is_empty());
     }
 
     #[test]
@@ -361,7 +315,7 @@ mod tests {
             ..options()
         };
         assert_eq!(
-            boxes(&select(found, &options, 100, 100)),
+            boxes(&select(found, &options, (100, 100))),
             [[20.0, 20.0, 50.0, 50.0]]
         );
     }

@@ -10,7 +10,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
+        image_file::ImageInfo,
         memory,
         options::{RunRequest, StorageOptions, StorageRequest},
         pixels::PooledImage,
@@ -18,6 +18,7 @@ use crate::{
         scan::Scan,
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
     models::encoder::{Encoder, PendingVector},
     operation::Operation,
     plan::{Plan, ScanForm, StoredAs},
@@ -105,7 +106,7 @@ impl Plan for ImageEmbeddingPlan {
     async fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
         let encoder = pipeline.models.encoder()?;
@@ -132,7 +133,7 @@ impl ImageEmbeddingPlan {
         &self,
         pipeline: &Pipeline,
         encoder: &Encoder,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<(Scan, PendingVector), PipelineError> {
         let price = |size| work::pixels(size) * work::DECODE + encoder.work(size);

@@ -18,12 +18,13 @@ use crate::{
     core::{
         budget::Budget,
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
+        image_file::ImageInfo,
         memory,
         options::{RequestOptions, RunRequest, UnstoredRequest, schema},
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
     models::row_job::RowJob,
     operation::Operation,
     plan::Plan,
@@ -183,7 +184,7 @@ impl Plan for PreprocessPlan {
     async fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<Row, PipelineError> {
         let price = |size| {

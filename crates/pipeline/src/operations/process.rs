@@ -14,10 +14,10 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageFile,
         run::{ImageRun, RunOptions},
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
     models::row_job::RowJob,
     operation::Operation,
     plan::Plan,
@@ -85,7 +85,7 @@ impl Plan for ProcessPlan {
     async fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<ProcessResult, PipelineError> {
         run.work.limit().check_file(&file.bytes, |size| {

@@ -6,11 +6,10 @@ pub mod request;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use facescan_imaging::{phash::perceptual_hash, quality, warp::ALIGNED_SIDE};
 use facescan_inference::device_task::DeviceTask;
 use image::RgbImage;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::{
     faces::{FacePixels, FaceWork, needs_full_image},
@@ -20,12 +19,14 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageFile, ImageInfo},
+        image_file::ImageInfo,
+        memory,
         pixels::PooledImage,
         run::{ImageRun, RunOptions, millis},
         scan::{Face, Scan},
         work::{self, Size},
     },
+    ingest::intake::LoadedImage,
     models::{
         detector::PendingDetection,
         grader::{Grader, PendingQuality},
@@ -59,7 +60,15 @@ impl Plan for ScanPlan {
     }
 
     fn tasks(&self) -> Vec<DeviceTask> {
-        self.device_tasks()
+        let mut tasks = Vec::new();
+        if !self.aligned {
+            tasks.extend([DeviceTask::ImageProcessing, DeviceTask::FaceDetection]);
+        }
+        tasks.extend(self.kind.model());
+        if self.quality {
+            tasks.push(DeviceTask::QualityChecks);
+        }
+        tasks
     }
 
     fn run_options(&self) -> RunOptions {
@@ -75,7 +84,29 @@ impl Plan for ScanPlan {
     }
 
     fn key_options(&self) -> Value {
-        self.content_options()
+        // Without `..`, so that the compiler requires a decision for each new option.
+        let Self {
+            // The key has its name.
+            kind: _,
+            detect,
+            quality,
+            preset,
+            aligned,
+            // Decides the content only together with other options.
+            decode: _,
+            // These decide how the scan is run, stored and written, but not its content.
+            landmarks: _,
+            crops: _,
+            embedding_format: _,
+            storage: _,
+            run: _,
+        } = self;
+        json!({
+            "detect": (!aligned).then_some(detect),
+            "preset": quality.then_some(preset),
+            "aligned": aligned,
+            "reduced_side": self.reduced_side(),
+        })
     }
 
     fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
@@ -86,13 +117,18 @@ impl Plan for ScanPlan {
     }
 
     fn memory(&self, size: Size) -> u64 {
-        self.memory_for(size)
+        let search = if self.aligned {
+            0
+        } else {
+            memory::detection(&self.detect)
+        };
+        memory::decoding(size).max(memory::samples(work::pixels(size)) + search)
     }
 
     async fn run(
         &self,
         pipeline: &Pipeline,
-        file: ImageFile,
+        file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
         let scan_run = ScanRun {
@@ -101,14 +137,13 @@ impl Plan for ScanPlan {
         };
         let mut decoded = scan_run.open(&file, run).await?;
         // Only faces that are cut out of a reduced image for a model may need the file again.
-        let is_needed =
-            decoded.divisor > 1 && !pipeline.models.of_faces(&self.device_tasks()).is_empty();
-        let bytes = is_needed.then_some(file.bytes);
+        let is_needed = decoded.divisor > 1 && !pipeline.models.of_faces(&self.tasks()).is_empty();
+        let file = is_needed.then_some(file);
         let mut faces = scan_run.find(&mut decoded, run).await?;
         let pixels = scan_run
-            .face_pixels(&decoded, &faces, bytes.as_ref(), run)
+            .face_pixels(&decoded, &faces, file.as_ref(), run)
             .await?;
-        drop(bytes);
+        drop(file);
         if let Some(work) = FaceWork::new(pixels, pipeline, self) {
             work.run(&mut faces, run).await?;
         }
@@ -144,20 +179,18 @@ impl ScanRun<'_> {
     /// Returns the price of an image of a size, without the work on its faces. A reduced image counts in full.
     fn work(&self, size: Size) -> u64 {
         let (detector, plan) = (&self.pipeline.models.detector, self.plan);
-        let parts = [
+        work::sum([
             (true, work::pixels(size) * work::DECODE),
             (!plan.aligned, detector.work(size, &plan.detect)),
             (plan.measures_image(), work::measure_image(size)),
             (plan.storage.store, work::pixels(size) * work::PLAIN),
-        ];
-        let parts = parts.into_iter().filter(|(runs, _)| *runs);
-        parts.map(|(_, passes)| passes).sum()
+        ])
     }
 
     /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
     async fn open(
         &self,
-        file: &ImageFile,
+        file: &LoadedImage,
         run: &mut ImageRun,
     ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, plan) = (self.pipeline, self.plan);
@@ -210,21 +243,18 @@ impl ScanRun<'_> {
         };
         let (pipeline, plan) = (self.pipeline, self.plan);
         let began = self.now();
-        let detected = pipeline.models.detector.finish(submitted).await?;
+        let size = (decoded.info.width, decoded.info.height);
+        let detector = &pipeline.models.detector;
+        let detected = detector.finish(submitted, size, &plan.detect).await?;
         pipeline.record(run, DeviceTask::FaceDetection, detected.run)?;
         let queued = detected.queued.min(self.now().saturating_sub(began));
-        let size = (decoded.info.width, decoded.info.height);
-        let faces = pipeline
-            .models
-            .detector
-            .faces(&detected, size, &plan.detect)?;
         run.timings.queue += millis(queued);
         run.timings.detect += self.since(began + queued);
-        Ok(faces.into_iter().map(Face::from).collect())
+        Ok(detected.faces)
     }
 
-    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `bytes` is the file
-    /// of a reduced image.
+    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `file` is that of a
+    /// reduced image.
     ///
     /// # Errors
     /// [`PipelineError::TooMuchWork`] if the image may not be decoded again.
@@ -232,16 +262,16 @@ impl ScanRun<'_> {
         &self,
         decoded: &DecodedImage,
         faces: &[Face],
-        bytes: Option<&Bytes>,
+        file: Option<&LoadedImage>,
         run: &mut ImageRun,
     ) -> Result<FacePixels, PipelineError> {
         let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
-        let full = match bytes {
-            Some(bytes) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+        let full = match file {
+            Some(file) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
                 let size = (decoded.info.width, decoded.info.height);
                 run.work.add(work::pixels(size) * work::DECODE)?;
                 let began = self.now();
-                let image = self.pipeline.decode(bytes, None).await;
+                let image = self.pipeline.decode(&file.bytes, None).await;
                 run.timings.decode += self.since(began);
                 // The two decoders can disagree about a damaged file. Then the reduced image has to do.
                 let pixels = image.ok().map(|image| image.pixels);

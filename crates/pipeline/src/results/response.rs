@@ -22,13 +22,18 @@ use facescan_inference::device::DeviceState;
 pub type NamedSchemas = Vec<(String, RefOr<Schema>)>;
 
 /// What an operation returns for one image. A response has its fields beside those of [`Success`].
-pub trait ImageResult: ToSchema {
+pub trait ImageResult: ToSchema + Sized {
     /// The first word of the names of the schemas, such as `Scan` of `ScanResponse`.
     const NAME: &'static str;
 
+    /// The name of the schema of an image with this result.
+    const IMAGE: &'static str;
+
     /// Adds the schema of an image with this result. Returns a reference to it, or one for each form of the result, because
     /// generators lose a schema that combines an object with a choice of objects.
-    fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref>;
+    fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref> {
+        vec![add_image::<Self>(Self::IMAGE, schemas)]
+    }
 }
 
 /// Adds the schema of an image with a result `T`. Returns a reference to it.
@@ -176,7 +181,7 @@ impl<T> Outcome<T> {
         has_timings: bool,
     ) -> Self {
         match output {
-            Ok(RunOutput { result, run }) => Self::Ok(Success {
+            Ok(RunOutput { result, run, .. }) => Self::Ok(Success {
                 index,
                 id,
                 status: Succeeded::Ok,
@@ -295,7 +300,12 @@ mod tests {
         };
         let mut run = ImageRun::default();
         run.devices.insert("face_detection".into(), state);
-        Outcome::new(0, None, Ok(RunOutput { result: (), run }), false)
+        let output = RunOutput {
+            result: (),
+            run,
+            stored: None,
+        };
+        Outcome::new(0, None, Ok(output), false)
     }
 
     fn response(results: Vec<Outcome<()>>) -> Response<()> {

@@ -31,34 +31,26 @@ impl From<ScanResult> for EmbedResult {
 
 impl ImageResult for ScanResult {
     const NAME: &'static str = "Scan";
-
-    fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref> {
-        vec![add_image::<Self>("ScannedImage", schemas)]
-    }
+    const IMAGE: &'static str = "ScannedImage";
 }
 
 impl ImageResult for EmbedResult {
     const NAME: &'static str = "Embed";
+    const IMAGE: &'static str = ENCODED_IMAGE;
 
     fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref> {
         let mut images = ScanResult::add_images(schemas);
-        images.push(add_image::<ImageEmbeddingResult>(ENCODED_IMAGE, schemas));
+        images.push(add_image::<ImageEmbeddingResult>(Self::IMAGE, schemas));
         images
     }
 }
 
 impl ImageResult for EnhanceResult {
     const NAME: &'static str = "Enhance";
-
-    fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref> {
-        vec![add_image::<Self>("EnhancedImage", schemas)]
-    }
+    const IMAGE: &'static str = "EnhancedImage";
 }
 
 impl ImageResult for ProcessResult {
     const NAME: &'static str = "Process";
-
-    fn add_images(schemas: &mut NamedSchemas) -> Vec<Ref> {
-        vec![add_image::<Self>("ProcessedImage", schemas)]
-    }
+    const IMAGE: &'static str = "ProcessedImage";
 }

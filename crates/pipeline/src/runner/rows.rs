@@ -12,7 +12,7 @@ use crate::{
         error::PipelineError,
         image_file::{ImageInfo, hash_from_hex, hex},
         json::{read_back, to_value},
-        run::{ImageRun, RunOutput},
+        run::{ImageRun, RunOutput, StoredScan},
         scan::{Embedding, Face, FaceResults, Scan},
     },
     plan::Plan,
@@ -132,7 +132,7 @@ pub fn model_file(spec: &ModelSpec) -> Result<facescan_store::ModelFile, Pipelin
 }
 
 impl Scan {
-    /// Converts a stored scan and the devices that ran it. Returns `None` if another version wrote other fields.
+    /// Converts a stored scan, its id and the devices that ran it. Returns `None` if another version wrote other fields.
     pub fn from_stored(found: CachedScan) -> Option<RunOutput<Self>> {
         let CachedScan { image, scan } = found;
         let run = ImageRun::stored(read_back(scan.record.devices)?.unwrap_or_default());
@@ -159,7 +159,11 @@ impl Scan {
                 precision: embedding.precision,
             }),
         };
-        Some(RunOutput { result, run })
+        Some(RunOutput {
+            result,
+            run,
+            stored: Some(StoredScan::Found(scan.id)),
+        })
     }
 }
 

@@ -3,9 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_imaging::precision::NumericPrecision;
-use facescan_inference::{device_task::DeviceTask, pool::Stage};
+use facescan_inference::device_task::DeviceTask;
 use facescan_store::{CachedScan, NewScan, SavedScan, Source, Store};
-use uuid::Uuid;
 
 use super::key::{Precisions, scan_key};
 use crate::{
@@ -13,10 +12,10 @@ use crate::{
     context::RequestContext,
     core::{
         error::PipelineError,
-        image_file::{ContentHash, ImageFile, content_hash},
+        image_file::ContentHash,
         json::read_back,
         options::StorageOptions,
-        run::{RunOutput, millis},
+        run::{RunOutput, StoredScan, millis},
         scan::{Face, Scan},
     },
     ingest::intake::LoadedImage,
@@ -31,26 +30,6 @@ pub enum Saving {
     Now,
     /// The caller does, in a transaction of its own.
     ByCaller,
-}
-
-/// The result of one image, and its scan in the database.
-#[derive(Debug)]
-pub struct Ran<T> {
-    /// The result.
-    pub output: RunOutput<T>,
-    /// The scan. `None` if the result is not stored.
-    pub scan: Option<StoredScan>,
-}
-
-/// The scan of a result in the database.
-#[derive(Debug)]
-pub enum StoredScan {
-    /// The database had it, with this id.
-    Found(Uuid),
-    /// It is new and saved.
-    Saved,
-    /// It is new. The caller saves these rows.
-    New(Box<NewScan>),
 }
 
 /// The storage of the result of one image.
@@ -121,13 +100,13 @@ impl<'a, P: Plan> Storage<'a, P> {
     /// Looks a stored result up, if the options allow it. Otherwise checks that the database can be used.
     pub(crate) async fn find(
         &mut self,
-        file: &mut ImageFile,
+        image: &mut LoadedImage,
         saving: Saving,
-    ) -> Result<Option<Ran<P::Output>>, PipelineError> {
-        let hash = self.hash(file).await?;
+    ) -> Result<Option<RunOutput<P::Output>>, PipelineError> {
+        let hash = self.pipeline.hash(self.tenant, image).await?;
         self.content = Content {
             hash,
-            byte_size: file.bytes.len() as u64,
+            byte_size: image.bytes.len() as u64,
         };
         if self.options.cache {
             let key = self.key(self.precision);
@@ -150,25 +129,12 @@ impl<'a, P: Plan> Storage<'a, P> {
         scan_key(self.pipeline, self.plan, name, &self.tasks, precision)
     }
 
-    async fn hash(&self, file: &mut ImageFile) -> Result<ContentHash, PipelineError> {
-        if let Some(hash) = file.hash {
-            return Ok(hash);
-        }
-        let hashed = file.bytes.clone();
-        let tenant = Some(Arc::clone(self.tenant));
-        let pool = &self.pipeline.pool;
-        let hash = pool.run_for(tenant, Stage::Begin, move || content_hash(&hashed));
-        let hash = hash.await?;
-        file.hash = Some(hash);
-        Ok(hash)
-    }
-
     /// Converts a stored result. Returns `None` if another version wrote it, or if it was erased in the meantime.
     async fn returned(
         &self,
         found: CachedScan,
         saving: Saving,
-    ) -> Result<Option<Ran<P::Output>>, PipelineError> {
+    ) -> Result<Option<RunOutput<P::Output>>, PipelineError> {
         let (image_id, id, batch_id) = (found.image.id, found.scan.id, found.scan.batch_id);
         let Some(output) = Scan::from_stored(found) else {
             return Ok(None);
@@ -188,8 +154,7 @@ impl<'a, P: Plan> Storage<'a, P> {
         if saving == Saving::Now && batch_id.is_some() {
             self.store.keep_scan(id).await?;
         }
-        let scan = Some(StoredScan::Found(id));
-        Ok(Some(Ran { output, scan }))
+        Ok(Some(output))
     }
 
     /// Saves a new result, or returns the rows to the caller who saves them.
@@ -197,12 +162,12 @@ impl<'a, P: Plan> Storage<'a, P> {
         self,
         mut output: RunOutput<P::Output>,
         saving: Saving,
-    ) -> Result<Ran<P::Output>, PipelineError> {
+    ) -> Result<RunOutput<P::Output>, PipelineError> {
         output.run.timings.cache = millis(self.looked_up.saturating_sub(self.started));
         let scan = (self.stored.form.scan)(&output.result);
         let precisions = Precisions::from_scan(scan).unwrap_or(Precisions::Same(self.precision));
         let rows = self.new_scan(scan, &output.run, precisions)?;
-        let scan = match saving {
+        let stored = match saving {
             Saving::ByCaller => StoredScan::New(Box::new(rows)),
             Saving::Now => {
                 let saving = self.pipeline.clock.monotonic();
@@ -213,8 +178,8 @@ impl<'a, P: Plan> Storage<'a, P> {
                 StoredScan::Saved
             }
         };
-        let scan = Some(scan);
-        Ok(Ran { output, scan })
+        output.stored = Some(stored);
+        Ok(output)
     }
 
     /// Returns where the image was found, if the caller says so.

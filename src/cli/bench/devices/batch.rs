@@ -131,7 +131,7 @@ impl Work {
                 enhanced.await.map(drop)
             }
             Self::Grade(options) => {
-                let scan = pipeline.drive(context, item.image_file(), options);
+                let scan = pipeline.drive(context, item.loaded(), options);
                 scan.await.map(drop)
             }
             Self::Encode(encoder) => {
@@ -152,13 +152,13 @@ impl Work {
 async fn detect(pipeline: &Pipeline, item: &Item, options: &ScanPlan) -> Result<(), PipelineError> {
     let (detector, image) = (pipeline.models.detector.clone(), Arc::clone(&item.pixels));
     let asked = options.detect.clone();
-    let submit = move || detector.submit(&image, &asked);
-    let submitted = pipeline.pool.run(Stage::Begin, submit).await?;
-    let detected = pipeline.models.detector.finish(submitted).await?;
-    let (detector, size) = (pipeline.models.detector.clone(), item.pixels.dimensions());
-    let asked = options.detect.clone();
-    let faces = move || detector.faces(&detected, size, &asked);
-    pipeline.pool.run(Stage::Finish, faces).await?.map(drop)
+    let detecting = async move {
+        let submitted = detector.submit(&image, &asked);
+        let found = detector.finish(submitted, image.dimensions(), &asked);
+        found.await
+    };
+    let driven = pipeline.pool.drive(None, Stage::Begin, detecting);
+    driven.await?.map(drop)
 }
 
 async fn run_crop(

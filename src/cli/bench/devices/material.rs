@@ -5,7 +5,10 @@ use std::{io::Cursor, sync::Arc};
 use anyhow::Context;
 use bytes::Bytes;
 use clap::ValueEnum;
-use facescan_pipeline::core::image_file::{ContentHash, ImageFile, content_hash};
+use facescan_pipeline::{
+    core::image_file::{ContentHash, content_hash},
+    ingest::intake::LoadedImage,
+};
 use image::{ExtendedColorType, ImageEncoder, RgbImage, codecs::bmp::BmpEncoder};
 use serde::Serialize;
 
@@ -88,10 +91,10 @@ pub struct Item {
 
 impl Item {
     /// Returns the file as the pipeline takes it. Its hash is not computed again.
-    pub fn image_file(&self) -> ImageFile {
-        ImageFile {
-            bytes: self.file.clone(),
+    pub fn loaded(&self) -> LoadedImage {
+        LoadedImage {
             hash: Some(self.hash),
+            ..self.file.clone().into()
         }
     }
 

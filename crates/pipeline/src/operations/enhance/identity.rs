@@ -15,10 +15,10 @@ use crate::{
         options::DetectOptions,
         pixels::PooledImage,
         run::{ImageRun, millis},
-        scan::{Embedding, cosine},
+        scan::{Embedding, Face, cosine},
         work::{self, Size},
     },
-    models::{crop_model::FaceModel, detector::DetectedFace},
+    models::crop_model::FaceModel,
 };
 use facescan_imaging::warp::align_face;
 use facescan_inference::device_task::DeviceTask;
@@ -33,7 +33,8 @@ impl Pipeline {
     ) -> Result<Identity, PipelineError> {
         let began = self.clock.monotonic();
         // The best face is chosen in the original image. In the enhanced image, the face at the same position is used.
-        let by_score = |a: &DetectedFace, b: &DetectedFace| a.score.total_cmp(&b.score);
+        let score = |face: &Face| face.score.unwrap_or_default();
+        let by_score = |a: &Face, b: &Face| score(a).total_cmp(&score(b));
         let found = self.faces_in(before, &check.detect, run).await?;
         let first = found.into_iter().max_by(by_score);
         let scale = after.width() as f32 / before.width() as f32;
@@ -44,7 +45,7 @@ impl Pipeline {
         let second = match &first {
             Some(first) => {
                 let expected = first.bbox.scaled(scale);
-                let overlap = |face: &DetectedFace| face.bbox.iou(&expected);
+                let overlap = |face: &Face| face.bbox.iou(&expected);
                 let found = self.faces_in(after, &scaled, run).await?;
                 found
                     .into_iter()
@@ -90,7 +91,7 @@ impl Pipeline {
     async fn vector_of(
         &self,
         image: &RgbImage,
-        face: &DetectedFace,
+        face: &Face,
         run: &mut ImageRun,
     ) -> Result<Option<Embedding>, PipelineError> {
         let points = face.landmarks.ok_or_else(|| {

@@ -19,9 +19,9 @@ use crate::{
         image_file::ImageInfo,
         pixels::{PooledImage, into_owned},
         run::ImageRun,
+        scan::Face,
         work,
     },
-    models::detector::DetectedFace,
 };
 use facescan_imaging::{
     blur::Gaussian,
@@ -150,11 +150,14 @@ impl<'a> Canvas<'a> {
     }
 
     fn cut_box(&mut self, sides: [u32; 4], margin: f32) -> Result<(), PipelineError> {
-        self.each(|frame| {
+        self.frames.iter_mut().try_for_each(|frame| {
             let size = frame.pixels.dimensions();
             let region = Region::from(sides).clipped(size);
             if region.is_empty() {
-                return Err(outside("crop", size));
+                let (width, height) = size;
+                let detail =
+                    format!("crop: the box is outside the image, which is {width}×{height}");
+                return Err(PipelineError::invalid_option("operations", detail));
             }
             frame.cut(padded(size, region, margin));
             Ok(())
@@ -219,13 +222,6 @@ impl<'a> Canvas<'a> {
         Ok(())
     }
 
-    fn each(
-        &mut self,
-        change: impl FnMut(&mut Frame) -> Result<(), PipelineError>,
-    ) -> Result<(), PipelineError> {
-        self.frames.iter_mut().try_for_each(change)
-    }
-
     fn cut_by_masks(
         &mut self,
         options: &crop::MaskCropOptions,
@@ -239,7 +235,7 @@ impl<'a> Canvas<'a> {
             return Ok(());
         };
         let found = mask_crop(mask.size, tight, options);
-        self.each(|frame| {
+        self.frames.iter_mut().try_for_each(|frame| {
             let size = frame.pixels.dimensions();
             if size != mask.size {
                 let ((w, h), (mask_w, mask_h)) = (size, mask.size);
@@ -351,13 +347,6 @@ impl<'a> Canvas<'a> {
     }
 }
 
-fn outside(step: &str, (width, height): (u32, u32)) -> PipelineError {
-    PipelineError::invalid_option(
-        "operations",
-        format!("{step}: the box is outside the image, which is {width}×{height}"),
-    )
-}
-
 impl Frame {
     /// Returns the faces of the image, largest first.
     async fn faces(
@@ -365,7 +354,7 @@ impl Frame {
         pipeline: &Pipeline,
         plan: &ProcessPlan,
         run: &mut ImageRun,
-    ) -> Result<Vec<DetectedFace>, PipelineError> {
+    ) -> Result<Vec<Face>, PipelineError> {
         let pixels = Arc::new(std::mem::take(&mut self.pixels));
         let faces = pipeline.faces_in(&pixels, &plan.detect, run).await;
         self.pixels = into_owned(pixels);

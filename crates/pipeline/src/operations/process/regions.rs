@@ -5,10 +5,10 @@ use facescan_imaging::{
     crop::{Region, padded},
 };
 
-use crate::{core::work, models::detector::DetectedFace};
+use crate::core::{scan::Face, work};
 
 /// Returns the smallest region of whole pixels around a face's box. `margin` is a share of its sides.
-pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Region {
+pub(super) fn around(face: &Face, size: (u32, u32), margin: f32) -> Region {
     let inside = face.bbox.clipped(size.0, size.1);
     let region = Region {
         x1: inside.x1.floor() as u32,
@@ -22,7 +22,7 @@ pub(super) fn around(face: &DetectedFace, size: (u32, u32), margin: f32) -> Regi
 /// Returns the regions around all faces. If their total area is many times the area of the image, this returns one
 /// region around all of them. With low thresholds, the detector finds thousands of overlapping faces, and each would
 /// cost time.
-pub(super) fn around_all(faces: &[DetectedFace], size: (u32, u32), margin: f32) -> Vec<Region> {
+pub(super) fn around_all(faces: &[Face], size: (u32, u32), margin: f32) -> Vec<Region> {
     const MAX_AREA_RATIO: u64 = 4;
     let area = |region: &Region| u64::from(region.width()) * u64::from(region.height());
     let regions: Vec<Region> = faces

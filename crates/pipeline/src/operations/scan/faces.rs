@@ -30,6 +30,7 @@ use crate::{
         crop_model::FaceModel,
         grader::{Grader, PendingQuality},
     },
+    plan::Plan as _,
 };
 
 /// The pixels that faces are cut out of.
@@ -87,7 +88,7 @@ impl<'a> FaceWork<'a> {
         pipeline: &'a Pipeline,
         plan: &'a ScanPlan,
     ) -> Option<Self> {
-        let tasks = plan.device_tasks();
+        let tasks = plan.tasks();
         let work = Self {
             pixels,
             pipeline,
@@ -122,13 +123,12 @@ impl<'a> FaceWork<'a> {
     /// Returns the price of the work on one face.
     fn work_on_one(&self) -> u64 {
         let models = self.models.iter().map(|(_, model)| model.model().work());
-        let others = [
+        let others = work::sum([
             (true, work::align()),
             (self.measure, work::measure_face()),
             (self.plan.crops, work::encode_face()),
-        ];
-        let others = others.into_iter().filter(|(runs, _)| *runs);
-        models.chain(others.map(|(_, passes)| passes)).sum()
+        ]);
+        models.sum::<u64>() + others
     }
 
     /// Cuts faces out by their landmarks and writes the rows of the models. This is CPU work. The caller must wait for

@@ -2,15 +2,11 @@
 
 use facescan_config::{DecodeMode, EmbeddingFormat};
 use facescan_imaging::quality::acceptance::Preset;
-use facescan_inference::device_task::DeviceTask;
-use serde_json::{Value, json};
 
 use crate::{
     core::{
-        memory,
         options::{DetectOptions, StorageOptions},
         run::RunOptions,
-        work::{self, Size},
     },
     operation::ScanKind,
 };
@@ -43,19 +39,6 @@ pub struct ScanPlan {
 }
 
 impl ScanPlan {
-    /// Returns the device tasks that take part.
-    pub(super) fn device_tasks(&self) -> Vec<DeviceTask> {
-        let mut tasks = Vec::new();
-        if !self.aligned {
-            tasks.extend([DeviceTask::ImageProcessing, DeviceTask::FaceDetection]);
-        }
-        tasks.extend(self.kind.model());
-        if self.quality {
-            tasks.push(DeviceTask::QualityChecks);
-        }
-        tasks
-    }
-
     /// Returns to what length the longer side of an image may be reduced while it is decoded, in pixels. Returns `None`
     /// if all pixels are needed.
     pub(crate) fn reduced_side(&self) -> Option<u32> {
@@ -74,42 +57,5 @@ impl ScanPlan {
     /// Returns whether the quality of the whole image is measured.
     pub(super) fn measures_image(&self) -> bool {
         self.kind.measures_quality() && !self.aligned
-    }
-
-    /// Returns the memory for an image of a size.
-    pub(super) fn memory_for(&self, size: Size) -> u64 {
-        let search = if self.aligned {
-            0
-        } else {
-            memory::detection(&self.detect)
-        };
-        memory::decoding(size).max(memory::samples(work::pixels(size)) + search)
-    }
-
-    /// Returns the options that decide the content of a scan.
-    pub(super) fn content_options(&self) -> Value {
-        // Without `..`, so that the compiler requires a decision for each new option.
-        let Self {
-            // The key has its name.
-            kind: _,
-            detect,
-            quality,
-            preset,
-            aligned,
-            // Decides the content only together with other options.
-            decode: _,
-            // These decide how the scan is run, stored and written, but not its content.
-            landmarks: _,
-            crops: _,
-            embedding_format: _,
-            storage: _,
-            run: _,
-        } = self;
-        json!({
-            "detect": (!aligned).then_some(detect),
-            "preset": quality.then_some(preset),
-            "aligned": aligned,
-            "reduced_side": self.reduced_side(),
-        })
     }
 }

@@ -56,7 +56,7 @@ impl Session<'_> {
         let thresholds = &pipeline.models.detector.spec.thresholds;
         let options = asked.resolve(ScanKind::Detect, &self.app.config, thresholds)?;
         let context = self.app.run_context();
-        let scan = pipeline.drive(&context, item.image_file(), &options);
+        let scan = pipeline.drive(&context, item.loaded(), &options);
         let faces = scan.await?.result.faces;
         faces
             .iter()
