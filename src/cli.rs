@@ -29,7 +29,6 @@ pub mod healthcheck;
 pub mod index;
 pub mod keys;
 pub mod models;
-pub mod plot;
 pub mod precision;
 pub mod preprocess;
 pub mod process;
@@ -153,7 +152,9 @@ enum Command {
     )]
     Preprocess(preprocess::PreprocessArgs),
     /// Compare the resize profiles with each other, and the device with the CPU, on images.
-    #[command(after_help = "Examples:\n  facescan precision photo.jpg --plot precision.svg")]
+    #[command(
+        after_help = "Examples:\n  facescan precision photo.jpg\n  facescan precision --json archive/ > precision.json"
+    )]
     Precision(precision::PrecisionArgs),
     /// List, prepare and verify the models.
     #[command(subcommand)]

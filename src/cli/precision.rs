@@ -36,12 +36,9 @@ pub struct PrecisionArgs {
     /// The width of the output in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = 224)]
     width: u32,
-    /// Print JSON instead of a table.
+    /// Print JSON instead of a table. It also has the share of the values at each difference, for a histogram.
     #[arg(long)]
     json: bool,
-    /// Write a histogram of the differences as SVG.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 /// The differences between two ways of resizing.
@@ -76,9 +73,6 @@ pub fn run(
         let app = start_app(config.without_encoder()).await?;
         let found = compare_all(&app, args).await?;
         app.store.close().await;
-        if let Some(path) = &args.plot {
-            differences::plot(path, &found)?;
-        }
         let rows: Vec<Compared> = found
             .into_iter()
             .map(|pair| Compared {

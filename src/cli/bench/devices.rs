@@ -65,7 +65,7 @@ pub struct DevicesArgs {
     /// Images, or folders of images, with faces. They are resized before the measurement.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
     images: Vec<PathBuf>,
-    /// Write report.json, report.md and plots to this folder.
+    /// Write report.json and report.md to this folder.
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     output: Option<PathBuf>,
@@ -137,11 +137,7 @@ pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let images = load_images(&args.images)?;
     let figures = run_to_end(measure(config, args, &images))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
-    let folder = args.output.as_deref();
-    report::publish(args, &figures, &figures.markdown(), folder)?;
-    if let Some(folder) = folder {
-        figures.draw(folder).context("drawing the plots")?;
-    }
+    report::publish(args, &figures, &figures.markdown(), args.output.as_deref())?;
     Ok(if is_whole {
         ExitCode::SUCCESS
     } else {
