@@ -24,8 +24,10 @@ pub mod config;
 pub mod devices;
 pub mod embed;
 pub mod enroll;
+mod files;
 pub mod folder;
 pub mod healthcheck;
+mod image_command;
 pub mod index;
 pub mod keys;
 pub mod models;
@@ -229,8 +231,8 @@ impl Cli {
         match command {
             Command::Serve => serve::run(config),
             Command::Worker(args) => worker::run(config, &args),
-            Command::Scan(args) => scan::run(config, &provenance, args, ScanKind::Detect),
-            Command::Embed(args) => embed::run(config, &provenance, args),
+            Command::Scan(args) => scan::run(config, &provenance, &args, ScanKind::Detect),
+            Command::Embed(args) => embed::run(config, &provenance, &args),
             Command::Verify(args) => verify::run(config, &provenance, &args),
             Command::Calibrate(args) => calibrate::run(config, &provenance, &args),
             Command::Cluster(args) => cluster::run(config, &provenance, &args),

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
 };
 
@@ -18,15 +17,9 @@ use facescan_recognition::{
     calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
     verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
 };
-use futures::StreamExt;
 use sha2::{Digest, Sha256};
 
-use super::{
-    folder::FolderArgs,
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, progress_bar},
-    verify::scan,
-};
+use super::{folder::FolderArgs, image_command};
 use crate::app::App;
 
 /// The fewest people that a bootstrap is of any use for.
@@ -56,18 +49,13 @@ pub struct CalibrateArgs {
 /// # Errors
 /// Returns an error if the start fails, an image cannot be read, or the set is too small.
 pub fn run(
-    mut config: Config,
+    config: Config,
     provenance: &Provenance,
     args: &CalibrateArgs,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
-    files::check(std::slice::from_ref(&args.folder.dir))?;
-    let calibration = tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
-        let calibration = calibrate(&app, args).await?;
-        app.store.close().await;
-        anyhow::Ok(calibration)
+    let config = config.without_encoder();
+    let calibration = image_command::run(config, provenance, args.folder.paths(), async |app| {
+        calibrate(app, args).await
     })?;
     println!("{}", table(&calibration));
     if let Some(path) = &args.out {
@@ -126,25 +114,12 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
 impl Faces {
     /// Embeds every image of the set, in the order of the names.
     async fn of(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
-        let context = &app.run_context();
-        let paths = std::slice::from_ref(&args.folder.dir);
-        let progress = progress_bar(paths);
-        let images = files::images(paths);
-        let in_flight = args.folder.in_work(app);
-        let scans = app
-            .runner
-            .admit_each(context, images, in_flight, async |found| {
-                let scan = scan(app, context, plan, &found).await;
-                (found.relative, scan)
-            });
-        let mut scans = pin!(scans);
         let mut faces = Self::default();
-        while let Some((path, scan)) = scans.next().await {
+        let scans = args.folder.scan_each(app, plan, |_, path, scan| {
             let scan = scan.with_context(|| path.display().to_string())?;
-            faces.add(app, plan, &path, scan)?;
-            progress.inc(1);
-        }
-        progress.finish_and_clear();
+            faces.add(app, plan, path, scan)
+        });
+        scans.await?;
         Ok(faces)
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use url::Url;
 use uuid::Uuid;
 
-use super::scan::files::Found;
+use super::files::Found;
 
 /// The attempts of a request while the server is busy or cannot be reached.
 const ATTEMPTS: u32 = 6;

@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{BufWriter, Write},
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
 };
 
@@ -25,15 +24,9 @@ use facescan_recognition::{
     },
     verify::{FaceChoice, VerifyPlan},
 };
-use futures::StreamExt;
 use serde::Serialize;
 
-use super::{
-    folder::FolderArgs,
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, progress_bar},
-    verify::scan,
-};
+use super::{folder::FolderArgs, image_command, runtime::success_if};
 use crate::app::App;
 
 /// The images, and how their faces are grouped.
@@ -69,23 +62,22 @@ pub struct ClusterArgs {
 /// # Errors
 /// Returns an error if the start fails, the embedder has no calibration, or the people cannot be written.
 pub fn run(
-    mut config: Config,
+    config: Config,
     provenance: &Provenance,
     args: &ClusterArgs,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
-    files::check(std::slice::from_ref(&args.folder.dir))?;
-    // Before the images are read, so that a wrong path costs no time.
-    let out: Box<dyn Write> = match &args.out {
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-            Box::new(BufWriter::new(file))
-        }
-        None => Box::new(std::io::stdout()),
-    };
-    let (found, people) = tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
+    let config = config.without_encoder();
+    let paths = args.folder.paths();
+    let (found, people, out) = image_command::run(config, provenance, paths, async |app| {
+        // Before the images are read, so that a wrong path costs no time.
+        let out: Box<dyn Write> = match &args.out {
+            Some(path) => {
+                let file = File::create(path);
+                let file = file.with_context(|| format!("writing {}", path.display()))?;
+                Box::new(BufWriter::new(file))
+            }
+            None => Box::new(std::io::stdout()),
+        };
         let calibration = app
             .calibrations
             .of(&app.pipeline.models.embedder.vector_space);
@@ -93,19 +85,15 @@ pub fn run(
             let max_far = app.config.recognition.max_search_far;
             check(calibration, max_far, (args.far, Some(args.min_faces)))?;
         }
-        let found = FoundFaces::of(&app, args).await?;
-        let people = found.group(&app, args)?;
-        app.store.close().await;
-        anyhow::Ok((found, people))
+        let found = FoundFaces::of(app, args).await?;
+        let people = found.group(app, args)?;
+        Ok((found, people, out))
     })?;
     found.write(&people, out)?;
     if args.evaluate {
         eprintln!("{}", found.agreement(&people));
     }
-    Ok(match found.failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(success_if(found.failed == 0))
 }
 
 /// The faces of a folder.
@@ -148,29 +136,18 @@ impl FoundFaces {
         request.preset = Some(Preset::Search);
         let plan: &VerifyPlan =
             &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
-        let context = &app.run_context();
-        let paths = std::slice::from_ref(&args.folder.dir);
-        let progress = progress_bar(paths);
-        let images = files::images(paths);
-        let scans =
-            app.runner
-                .admit_each(context, images, args.folder.in_work(app), async |found| {
-                    let scan = scan(app, context, plan, &found).await;
-                    (found.relative, scan)
-                });
-        let mut scans = pin!(scans);
         let mut faces = Self::default();
-        while let Some((path, scan)) = scans.next().await {
+        let scans = args.folder.scan_each(app, plan, |progress, path, scan| {
             match scan {
-                Ok(scan) => faces.add(&path, scan, args.face),
+                Ok(scan) => faces.add(path, scan, args.face),
                 Err(error) => {
                     faces.failed += 1;
                     progress.suspend(|| eprintln!("{}: {error:#}", path.display()));
                 }
             }
-            progress.inc(1);
-        }
-        progress.finish_and_clear();
+            Ok(())
+        });
+        scans.await?;
         Ok(faces)
     }
 

@@ -2,11 +2,9 @@
 
 use std::{
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
 };
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, Provenance};
 use facescan_pipeline::{
@@ -15,11 +13,12 @@ use facescan_pipeline::{
     operations::{embed_image::ImageEmbeddingPlan, scan::plan::ScanPlan},
     results::ErrorEntry,
 };
-use futures::StreamExt;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{self, ScanArgs, files, in_work, progress_bar, read},
+    files::Found,
+    image_command::{for_each_image, read, run_storing_if},
+    runtime::success_if,
+    scan::{self, ScanArgs},
 };
 use crate::{app::App, http::error::entry_in_full};
 use file::{Ending, VectorFile};
@@ -64,37 +63,24 @@ enum Plan {
 pub fn run(
     mut config: Config,
     provenance: &Provenance,
-    args: EmbedArgs,
+    args: &EmbedArgs,
 ) -> anyhow::Result<ExitCode> {
     match args.kind {
         Kind::Face if args.out.is_none() => {
-            return scan::run(config, provenance, args.scan, ScanKind::Embed);
+            return scan::run(config, provenance, &args.scan, ScanKind::Embed);
         }
         Kind::Face => config = config.without_encoder(),
         Kind::Image => {}
     }
-    start_quiet_logs(&config, provenance)?;
-    if !args.scan.store {
-        store_nothing(&mut config);
-    }
-    files::check(&args.scan.paths)?;
     args.scan.check_prints_vectors()?;
     let ending = args.out.as_deref().map(Ending::of).transpose()?;
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
-        let plan = args.plan(&app)?;
-        if args.scan.store {
-            app.prepare_store().await.context("creating the tables")?;
-        }
+    let (stores, paths) = (args.scan.store, &args.scan.paths);
+    let failures = run_storing_if(stores, config, provenance, paths, async |app| {
+        let plan = args.plan(app)?;
         let out = args.out.as_deref().zip(ending);
-        let failures = embed_all(&app, &args, &plan, out).await?;
-        app.store.close().await;
-        Ok(if failures == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    })
+        embed_all(app, args, &plan, out).await
+    })?;
+    Ok(success_if(failures == 0))
 }
 
 impl EmbedArgs {
@@ -130,26 +116,17 @@ async fn embed_all(
         Plan::Faces(_) => (&models.embedder.vector_space, models.embedder.dim),
     };
     let mut file = VectorFile::create(out, vector_space, dim)?;
-    let progress = progress_bar(&args.scan.paths);
-    let context = &app.run_context();
     let mut failures = 0;
-    let images = files::images(&args.scan.paths);
-    let in_flight = in_work(app, args.scan.jobs);
-    let results = app
-        .runner
-        .admit_each(context, images, in_flight, async |found| {
-            let vectors = vectors_of(app, context, &found, plan).await;
-            (found, vectors)
-        });
-    let mut results = pin!(results);
-    while let Some((found, vectors)) = results.next().await {
+    let embed =
+        async |context: &RequestContext, found: &Found| vectors_of(app, context, found, plan).await;
+    let (paths, jobs) = (&args.scan.paths, args.scan.jobs);
+    for_each_image(app, paths, jobs, embed, |_, found, vectors| {
         failures += usize::from(vectors.is_err());
-        for record in Record::of(&found.path, vectors) {
-            file.write(record)?;
-        }
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+        Record::of(&found.path, vectors)
+            .into_iter()
+            .try_for_each(|record| file.write(record))
+    })
+    .await?;
     let written = file.finish()?;
     if let Some(out) = &args.out {
         eprintln!(
@@ -164,7 +141,7 @@ async fn embed_all(
 async fn vectors_of(
     app: &App,
     context: &RequestContext,
-    found: &files::Found,
+    found: &Found,
     plan: &Plan,
 ) -> Result<Vec<Vector>, ErrorEntry> {
     let image = read(app, found).await?;

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use super::{
     client::{Client, CollectionArgs, Refusal, image_entry, json_object, path_with},
+    files::{self, Found},
     runtime::tokio_runtime,
-    scan::files::{self, Found},
 };
 
 /// The images, and whom they show.

@@ -1,12 +1,17 @@
 //! The images of a folder whose faces are embedded and not stored.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    slice,
+};
 
 use clap::Args;
 use facescan_config::{DetSize, DetectionRequest};
-use facescan_recognition::verify::VerifyRequest;
+use facescan_pipeline::{context::RequestContext, core::scan::Scan};
+use facescan_recognition::verify::{VerifyPlan, VerifyRequest};
+use indicatif::ProgressBar;
 
-use super::scan::in_work;
+use super::{files::Found, image_command::for_each_image, verify::scan};
 use crate::app::App;
 
 /// The images, and how their faces are found.
@@ -14,7 +19,7 @@ use crate::app::App;
 pub struct FolderArgs {
     /// A folder with images. Where people are known, it has a folder for each person.
     #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
+    dir: PathBuf,
     /// The longer side of the detector's input in pixels, a multiple of 32, or `fit` to enlarge no image.
     #[arg(long, value_name = "PIXELS")]
     det_size: Option<DetSize>,
@@ -44,8 +49,30 @@ impl FolderArgs {
         }
     }
 
-    /// Returns the number of images that are processed at a time.
-    pub fn in_work(&self, app: &App) -> usize {
-        in_work(app, self.jobs)
+    /// Returns the folder, as the paths of a command.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        slice::from_ref(&self.dir)
+    }
+
+    /// Scans every image, and calls `each` with its path in the folder and its scan, in the order of the names.
+    ///
+    /// # Errors
+    /// Returns the first error of `each`.
+    pub(super) async fn scan_each(
+        &self,
+        app: &App,
+        plan: &VerifyPlan,
+        mut each: impl FnMut(&ProgressBar, &Path, anyhow::Result<Scan>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let scan =
+            async |context: &RequestContext, found: &Found| scan(app, context, plan, found).await;
+        for_each_image(
+            app,
+            self.paths(),
+            self.jobs,
+            scan,
+            |progress, found, scan| each(progress, &found.relative, scan),
+        )
+        .await
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use facescan_config::Config;
 
-use super::runtime::tokio_runtime;
+use super::runtime::{success_if, tokio_runtime};
 use facescan_outbound::tls;
 
 /// The time limit for the answer of the server.
@@ -36,11 +36,7 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     match answered {
         Ok((status, body)) => {
             writeln!(io::stdout(), "{body}")?;
-            Ok(if status.is_success() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(success_if(status.is_success()))
         }
         Err(error) => {
             eprintln!("error: {url} does not answer: {error}");

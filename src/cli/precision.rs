@@ -12,8 +12,8 @@ use image::RgbImage;
 use serde::Serialize;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, read},
+    files,
+    image_command::{self, read},
 };
 use crate::app::App;
 use differences::Differences;
@@ -57,22 +57,19 @@ struct Compared {
 /// # Errors
 /// Returns an error if the start fails, an image cannot be decoded, or a file cannot be written.
 pub fn run(
-    mut config: Config,
+    config: Config,
     provenance: &Provenance,
     args: &PrecisionArgs,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
     let sides = 1..=facescan_imaging::preprocess::MAX_SIDE;
     anyhow::ensure!(
         sides.contains(&args.height) && sides.contains(&args.width),
         "--height and --width: must be from 1 to {}",
         sides.end()
     );
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
-        let found = compare_all(&app, args).await?;
-        app.store.close().await;
+    let config = config.without_encoder();
+    image_command::run(config, provenance, &args.paths, async |app| {
+        let found = compare_all(app, args).await?;
         let rows: Vec<Compared> = found
             .into_iter()
             .map(|pair| Compared {

@@ -20,8 +20,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, progress_bar},
+    files,
+    image_command::{self, progress_bar},
+    runtime::success_if,
 };
 use crate::{app::App, preprocessor::Preprocessor};
 use facescan_imaging::{
@@ -138,11 +139,8 @@ pub fn run(
     provenance: &Provenance,
     args: &PreprocessArgs,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
     config.preprocess.strict |= args.strict;
     let kind = Kind::of(&args.out)?;
-    files::check(&args.paths)?;
     let request = PreprocessRequest {
         height: args.height,
         width: args.width,
@@ -156,20 +154,15 @@ pub fn run(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
         "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"
     );
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
-        let preprocessor = Preprocessor::new(&app, request)?;
+    let config = config.without_encoder();
+    image_command::run(config, provenance, &args.paths, async |app| {
+        let preprocessor = Preprocessor::new(app, request)?;
         let preprocessor = match args.num_workers {
             Some(loaders) => preprocessor.with_loaders(loaders),
             None => preprocessor,
         };
-        let (rows, failures) = write_all(&app, args, &preprocessor, kind).await?;
-        app.store.close().await;
-        Ok(if failures == 0 && rows > 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        let (rows, failures) = write_all(app, args, &preprocessor, kind).await?;
+        Ok(success_if(failures == 0 && rows > 0))
     })
 }
 

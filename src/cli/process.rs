@@ -3,7 +3,6 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
 };
 
@@ -21,12 +20,12 @@ use facescan_pipeline::{
     },
     results::ErrorEntry,
 };
-use futures::StreamExt;
 use serde::Serialize;
 
 use super::{
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, in_work, progress_bar, read},
+    files::Found,
+    image_command::{self, for_each_image, read},
+    runtime::success_if,
 };
 use crate::{
     app::App,
@@ -136,71 +135,60 @@ pub fn anonymize(
 }
 
 fn process(
-    mut config: Config,
+    config: Config,
     provenance: &Provenance,
     operations: Vec<Step>,
     files: &Files,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
-    files::check(&files.paths)?;
     let mut request = ProcessRequest {
         operations,
         format: files.format,
         detection: files.detection.clone(),
         ..ProcessRequest::default()
     };
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
+    let config = config.without_encoder();
+    let failed = image_command::run(config, provenance, &files.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;
-        let failed = process_all(&app, files, &plan).await?;
-        app.store.close().await;
-        Ok(if failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    })
+        process_all(app, files, &plan).await
+    })?;
+    Ok(success_if(failed == 0))
 }
 
 /// Processes the files in the order of discovery. Returns the number of failures.
 async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Result<usize> {
-    let progress = progress_bar(&files.paths);
-    let context = &app.run_context();
     let mut failed = 0;
-    let images = files::images(&files.paths);
-    let in_flight = in_work(app, files.jobs);
-    let results = app
-        .runner
-        .admit_each(context, images, in_flight, async |found| {
-            let outcome = process_file(app, context, &found, &files.out, plan).await;
-            (found, outcome)
-        });
-    let mut results = pin!(results);
-    while let Some((found, outcome)) = results.next().await {
-        let outcome = outcome.unwrap_or_else(|error| {
-            failed += 1;
-            Outcome::Error { error }
-        });
-        let line = Line {
-            path: found.path.display().to_string(),
-            outcome,
-        };
-        let line = serde_json::to_string(&line).context("writing a result")?;
-        progress
-            .suspend(|| writeln!(std::io::stdout(), "{line}"))
-            .context("writing to standard output")?;
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+    let process = async |context: &RequestContext, found: &Found| {
+        process_file(app, context, found, &files.out, plan).await
+    };
+    for_each_image(
+        app,
+        &files.paths,
+        files.jobs,
+        process,
+        |progress, found, outcome| {
+            let outcome = outcome.unwrap_or_else(|error| {
+                failed += 1;
+                Outcome::Error { error }
+            });
+            let line = Line {
+                path: found.path.display().to_string(),
+                outcome,
+            };
+            let line = serde_json::to_string(&line).context("writing a result")?;
+            progress
+                .suspend(|| writeln!(std::io::stdout(), "{line}"))
+                .context("writing to standard output")
+        },
+    )
+    .await?;
     Ok(failed)
 }
 
 async fn process_file(
     app: &App,
     context: &RequestContext,
-    found: &files::Found,
+    found: &Found,
     out: &Path,
     plan: &ProcessPlan,
 ) -> Result<Outcome, ErrorEntry> {

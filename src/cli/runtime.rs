@@ -1,6 +1,6 @@
 //! The common start of the commands: logs, the async runtime and the application.
 
-use std::{io::IsTerminal, sync::Arc, thread};
+use std::{io::IsTerminal, process::ExitCode, sync::Arc, thread};
 
 use anyhow::Context;
 use facescan_config::{Config, Origin, Provenance};
@@ -15,6 +15,15 @@ use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
 };
 use facescan_store::{Observer, Store};
+
+/// Returns the exit code of a command whose work has succeeded or failed.
+pub fn success_if(has_succeeded: bool) -> ExitCode {
+    if has_succeeded {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
 
 /// Starts the logs with the level and format of the settings.
 ///

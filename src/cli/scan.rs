@@ -3,7 +3,6 @@
 use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
-    pin::pin,
     process::ExitCode,
 };
 
@@ -17,20 +16,20 @@ use facescan_pipeline::{
         run::RunOutput,
         scan::Scan,
     },
-    ingest::intake::LoadedImage,
     operation::ScanKind,
     operations::scan::{plan::ScanPlan, request::ScanRequest},
     results::{ErrorEntry, ScanResult, response::Outcome},
 };
-use futures::StreamExt;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime};
+use super::{
+    files::Found,
+    image_command::{for_each_image, read, run_storing_if},
+    runtime::success_if,
+};
 use crate::{app::App, http::error::entry_in_full};
 
 mod draw;
-pub(super) mod files;
 mod table;
 
 /// The images to scan and the output format.
@@ -135,57 +134,42 @@ impl ScanArgs {
 /// # Errors
 /// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
 pub fn run(
-    mut config: Config,
+    config: Config,
     provenance: &Provenance,
-    args: ScanArgs,
+    args: &ScanArgs,
     kind: ScanKind,
 ) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    if !args.store {
-        store_nothing(&mut config);
-    }
-    files::check(&args.paths)?;
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
+    let config = config.without_encoder();
+    let failed = run_storing_if(args.store, config, provenance, &args.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let options = args.request().resolve(kind, &app.config, thresholds)?;
-        if options.storage.store {
-            app.prepare_store().await.context("creating the tables")?;
-        }
-        let failed = scan_all(&app, &args, &options).await?;
-        app.store.close().await;
-        Ok(if failed == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
-    })
+        scan_all(app, args, &options).await
+    })?;
+    Ok(success_if(failed == 0))
 }
 
 /// Scans the files in the order of discovery. Returns the number of failures.
 async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Result<usize> {
-    let jobs = in_work(app, args.jobs);
-    let context = &app.run_context();
-    let progress = progress_bar(&args.paths);
     let mut printer = Printer::new(args.format);
-    let mut failed = 0;
-    let images = files::images(&args.paths).enumerate();
-    let results = app
-        .runner
-        .admit_each(context, images, jobs, async |(index, found)| {
-            let scanned = scan_file(app, context, &found, args.draw.as_deref(), options).await;
-            (index, found, scanned)
-        });
-    let mut results = pin!(results);
-    while let Some((index, found, scanned)) = results.next().await {
-        failed += usize::from(scanned.is_err());
-        let scanned = scanned.map(|output| output.map(|scan| ScanResult::new(scan, options)));
-        let mut outcome = Outcome::new(index, None, scanned, options.run.timings);
-        outcome.keep_fallbacks_only();
-        progress.suspend(|| printer.print(&found.path, &outcome))?;
-        progress.inc(1);
-    }
-    progress.finish_and_clear();
+    let (mut index, mut failed) = (0, 0);
+    let scan = async |context: &RequestContext, found: &Found| {
+        scan_file(app, context, found, args.draw.as_deref(), options).await
+    };
+    for_each_image(
+        app,
+        &args.paths,
+        args.jobs,
+        scan,
+        |progress, found, scanned| {
+            failed += usize::from(scanned.is_err());
+            let scanned = scanned.map(|output| output.map(|scan| ScanResult::new(scan, options)));
+            let mut outcome = Outcome::new(index, None, scanned, options.run.timings);
+            outcome.keep_fallbacks_only();
+            index += 1;
+            progress.suspend(|| printer.print(&found.path, &outcome))
+        },
+    )
+    .await?;
     printer.finish()?;
     Ok(failed)
 }
@@ -193,7 +177,7 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
 async fn scan_file(
     app: &App,
     context: &RequestContext,
-    found: &files::Found,
+    found: &Found,
     drawings: Option<&Path>,
     options: &ScanPlan,
 ) -> Result<RunOutput<Scan>, ErrorEntry> {
@@ -211,33 +195,6 @@ async fn scan_file(
             .map_err(entry_in_full)?;
     }
     Ok(scanned)
-}
-
-/// Loads the bytes of a file or a URL. Keep the result until the image has been processed, because its reservation
-/// limits how much is fetched.
-///
-/// # Errors
-/// Returns the error entry that an answer would contain.
-pub(super) async fn read(app: &App, found: &files::Found) -> Result<LoadedImage, ErrorEntry> {
-    found.source()?.load(app).await
-}
-
-/// Returns how many images are processed at a time: `jobs`, or enough to keep the workers busy while files are read.
-pub(super) fn in_work(app: &App, jobs: usize) -> usize {
-    match jobs {
-        0 => app.config.imaging.worker_threads().get() + 1,
-        jobs => jobs,
-    }
-}
-
-/// Creates a progress bar on standard error. It is visible only on a terminal.
-pub(super) fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} images  {per_sec}  {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(files::images(paths).count() as u64).with_style(style)
 }
 
 /// Writes results to standard output as they arrive.

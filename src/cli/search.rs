@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Client, CollectionArgs, image_entry, json_object},
+    files,
     runtime::tokio_runtime,
-    scan::files,
 };
 
 /// The images, and why their faces are searched for.

@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 use super::{
     client::{Client, ServerArgs, image_entry, json_object},
-    runtime::tokio_runtime,
-    scan::files::{self, Found},
+    files::{self, Found},
+    runtime::{success_if, tokio_runtime},
 };
 
 /// The largest number of items in one request.
@@ -100,12 +100,8 @@ pub fn run(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
         let batch = submitting.finish(args.wait).await?;
         writeln!(io::stdout(), "{batch}")?;
         let failed = ["error", "dead"].map(|state| batch["counts"][state].as_u64().unwrap_or(0));
-        Ok(
-            match failed.iter().sum::<u64>() + submitting.unreadable.get() {
-                0 => ExitCode::SUCCESS,
-                _ => ExitCode::FAILURE,
-            },
-        )
+        let failed = failed.iter().sum::<u64>() + submitting.unreadable.get();
+        Ok(success_if(failed == 0))
     })
 }
 

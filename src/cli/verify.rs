@@ -12,8 +12,9 @@ use facescan_recognition::{
 };
 
 use super::{
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
-    scan::{files, read},
+    files::{self, Found},
+    image_command::{self, read},
+    runtime::success_if,
 };
 use crate::app::App;
 
@@ -50,15 +51,8 @@ pub struct VerifyArgs {
 ///
 /// # Errors
 /// Returns an error if the start fails, or if an image has no face.
-pub fn run(
-    mut config: Config,
-    provenance: &Provenance,
-    args: &VerifyArgs,
-) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
-    store_nothing(&mut config);
+pub fn run(config: Config, provenance: &Provenance, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let paths = [args.a.clone(), args.b.clone()];
-    files::check(&paths)?;
     for path in &paths {
         anyhow::ensure!(
             !path.is_dir(),
@@ -66,16 +60,12 @@ pub fn run(
             path.display()
         );
     }
-    tokio_runtime()?.block_on(async {
-        let app = start_app(config.without_encoder()).await?;
-        let verified = compare_files(&app, &paths, args).await?;
-        app.store.close().await;
-        println!("{}", serde_json::to_string_pretty(&verified)?);
-        Ok(match verified.is_match {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
-    })
+    let config = config.without_encoder();
+    let verified = image_command::run(config, provenance, &paths, async |app| {
+        compare_files(app, &paths, args).await
+    })?;
+    println!("{}", serde_json::to_string_pretty(&verified)?);
+    Ok(success_if(verified.is_match))
 }
 
 impl VerifyArgs {
@@ -119,7 +109,7 @@ async fn vector(
     context: &RequestContext,
     plan: &VerifyPlan,
     side: Side,
-    found: &files::Found,
+    found: &Found,
 ) -> anyhow::Result<FaceVector> {
     let vector_space = &app.pipeline.models.embedder.vector_space;
     let face = plan.face.choose(scan(app, context, plan, found).await?);
@@ -132,7 +122,7 @@ pub(super) async fn scan(
     app: &App,
     context: &RequestContext,
     plan: &VerifyPlan,
-    found: &files::Found,
+    found: &Found,
 ) -> anyhow::Result<Scan> {
     let image = read(app, found).await;
     let image = image.map_err(|error| anyhow::anyhow!(error.detail))?;

@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{Parts, run_to_shutdown, start_app_on, start_telemetry},
+    runtime::{Parts, run_to_shutdown, start_app_on, start_telemetry, success_if},
     serve,
 };
 use crate::{
@@ -177,9 +177,6 @@ pub fn run_on(
         };
         let ending = lifecycle.drive(work, deadline, forced).await;
         serve::close_store(&app).await;
-        Ok(match ending {
-            Ending::Clean => ExitCode::SUCCESS,
-            Ending::Cut => ExitCode::FAILURE,
-        })
+        Ok(success_if(ending == Ending::Clean))
     })
 }

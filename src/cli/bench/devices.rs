@@ -18,6 +18,7 @@ use super::{
     images::{Image, load_images},
     report, run_to_end,
 };
+use crate::cli::runtime::{backend, success_if};
 use facescan_inference::device_task::{DeviceTask, Workload};
 use figures::{DevicesFigures, Toggle};
 use material::Size;
@@ -138,11 +139,7 @@ pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let figures = run_to_end(measure(config, args, &images))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
     report::publish(args, &figures, &figures.markdown(), args.output.as_deref())?;
-    Ok(if is_whole {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(success_if(is_whole))
 }
 
 async fn measure(
@@ -150,7 +147,7 @@ async fn measure(
     args: &DevicesArgs,
     images: &[Image],
 ) -> anyhow::Result<DevicesFigures> {
-    let backend = crate::cli::runtime::backend(config)?;
+    let backend = backend(config)?;
     let mut figures = DevicesFigures::default();
     let mut materials = Vec::new();
     for &toggle in args.toggles() {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::Context;
 use bytes::Bytes;
 
-use crate::cli::scan::files;
+use crate::cli::files;
 use facescan_imaging::format::{Sniffed, sniff};
 
 /// An image that is used repeatedly.
