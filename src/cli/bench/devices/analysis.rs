@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    figures::{Cell, Pair},
+    figures::{Cell, Toggle},
     material::Size,
 };
 use crate::cli::bench::report::{figure, math::ratio};
@@ -56,11 +56,14 @@ pub enum Advice {
     Off,
 }
 
+/// The figures of one operation by size and toggle.
+type Sizes = BTreeMap<Size, BTreeMap<Toggle, Cell>>;
+
 /// Derives the conclusions from the figures.
-pub fn analyze(results: &BTreeMap<DeviceTask, BTreeMap<Size, Pair>>) -> Analysis {
+pub fn analyze(results: &BTreeMap<DeviceTask, Sizes>) -> Analysis {
     let mut analysis = Analysis::default();
     for (&operation, sizes) in results {
-        let gains = sizes.iter().map(|(&size, pair)| (size, gains(pair)));
+        let gains = sizes.iter().map(|(&size, cells)| (size, gains(cells)));
         analysis
             .performance_gains
             .insert(operation, gains.collect());
@@ -78,8 +81,8 @@ pub fn analyze(results: &BTreeMap<DeviceTask, BTreeMap<Size, Pair>>) -> Analysis
     analysis
 }
 
-fn gains(pair: &Pair) -> Gains {
-    let (Some(off), Some(on)) = (&pair.gpu_false, &pair.gpu_true) else {
+fn gains(cells: &BTreeMap<Toggle, Cell>) -> Gains {
+    let (Some(off), Some(on)) = (cells.get(&Toggle::Off), cells.get(&Toggle::On)) else {
         return Gains::default();
     };
     if !on.is_on_device() {
@@ -95,16 +98,16 @@ fn gains(pair: &Pair) -> Gains {
 }
 
 /// Returns medium if it was measured, or else the size in the middle.
-fn middle(sizes: &BTreeMap<Size, Pair>) -> Option<Size> {
+fn middle(sizes: &Sizes) -> Option<Size> {
     let of_all = sizes.keys().nth(sizes.len().saturating_sub(1) / 2);
     let medium = sizes.keys().find(|size| **size == Size::Medium);
     medium.or(of_all).copied()
 }
 
-fn advise(sizes: &BTreeMap<Size, Pair>, judged_at: Size) -> (Option<Advice>, String) {
-    let pair = sizes.get(&judged_at);
-    let sides = pair.map(|pair| (pair.gpu_false.as_ref(), pair.gpu_true.as_ref()));
-    let Some((Some(_), Some(on))) = sides else {
+fn advise(sizes: &Sizes, judged_at: Size) -> (Option<Advice>, String) {
+    let cells = sizes.get(&judged_at);
+    let on = cells.filter(|cells| cells.contains_key(&Toggle::Off));
+    let Some(on) = on.and_then(|cells| cells.get(&Toggle::On)) else {
         return (
             None,
             "only one side was measured: run it without --gpu and --no-gpu".to_owned(),
@@ -115,15 +118,15 @@ fn advise(sizes: &BTreeMap<Size, Pair>, judged_at: Size) -> (Option<Advice>, Str
         let reason = on.reason.as_deref().unwrap_or("no reason is known");
         return off(format!("it still runs on the CPU: {reason}"));
     }
-    let blemish = sizes.iter().find_map(|(size, pair)| {
-        pair.cells().find_map(|(toggle, cell)| {
+    let blemish = sizes.iter().find_map(|(size, cells)| {
+        cells.iter().find_map(|(toggle, cell)| {
             blemish(cell).map(|what| format!("{what} ({}, {})", size.name(), toggle.name()))
         })
     });
     if let Some(blemish) = blemish {
         return off(blemish);
     }
-    let gained = pair
+    let gained = cells
         .map(gains)
         .and_then(|gains| gains.time_improvement_percent);
     let device = &on.active;

@@ -37,8 +37,8 @@ impl Toggle {
 pub struct DevicesFigures {
     /// The measured applications.
     pub applications: BTreeMap<Toggle, Application>,
-    /// The figures by operation, size and toggle.
-    pub benchmark_results: BTreeMap<DeviceTask, BTreeMap<Size, Pair>>,
+    /// The figures by operation, size and toggle. A toggle that was not measured is absent.
+    pub benchmark_results: BTreeMap<DeviceTask, BTreeMap<Size, BTreeMap<Toggle, Cell>>>,
     /// The conclusions from the figures.
     pub analysis: Analysis,
 }
@@ -50,17 +50,6 @@ pub struct Application {
     pub start_ms: f64,
     /// The application's report of its devices at the end.
     pub devices: DevicesReport,
-}
-
-/// The same work with the toggles off and on. A side without a measurement is absent.
-#[derive(Debug, Default, Serialize)]
-pub struct Pair {
-    /// On the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu_false: Option<Cell>,
-    /// On the device, if the operation has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu_true: Option<Cell>,
 }
 
 /// The figures of one operation at one size with the toggles off or on.
@@ -121,7 +110,7 @@ pub struct Times {
 
 impl Times {
     /// Computes the figures of these times. Returns zeros if there are none.
-    pub fn of(times_ms: Vec<f64>) -> Self {
+    pub fn from_times(times_ms: Vec<f64>) -> Self {
         let mut sorted = times_ms.clone();
         sorted.sort_by(f64::total_cmp);
         let at = |share| nearest_rank(&sorted, share).unwrap_or_default();
@@ -200,30 +189,17 @@ impl Cell {
     }
 }
 
-impl Pair {
-    /// Returns the cells with their toggles.
-    pub fn cells(&self) -> impl Iterator<Item = (Toggle, &Cell)> {
-        let off = self.gpu_false.as_ref().map(|cell| (Toggle::Off, cell));
-        let on = self.gpu_true.as_ref().map(|cell| (Toggle::On, cell));
-        off.into_iter().chain(on)
-    }
-}
-
 impl DevicesFigures {
     /// Adds a cell.
     pub fn add(&mut self, operation: DeviceTask, size: Size, toggle: Toggle, cell: Cell) {
         let sizes = self.benchmark_results.entry(operation).or_default();
-        let pair = sizes.entry(size).or_default();
-        match toggle {
-            Toggle::Off => pair.gpu_false = Some(cell),
-            Toggle::On => pair.gpu_true = Some(cell),
-        }
+        sizes.entry(size).or_default().insert(toggle, cell);
     }
 
     /// Returns every cell.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
-        let pairs = self.benchmark_results.values().flat_map(BTreeMap::values);
-        pairs.flat_map(Pair::cells).map(|(_, cell)| cell)
+        let sizes = self.benchmark_results.values().flat_map(BTreeMap::values);
+        sizes.flat_map(BTreeMap::values)
     }
 
     /// Derives the conclusions. Call it after the last cell.
@@ -238,7 +214,7 @@ mod tests {
 
     #[test]
     fn times_are_summarized() {
-        let times = Times::of((1..=20).rev().map(f64::from).collect());
+        let times = Times::from_times((1..=20).rev().map(f64::from).collect());
         assert_eq!(times.mean_time_ms, 10.5);
         assert_eq!(times.median_time_ms, 10.0);
         assert_eq!(times.p95_time_ms, 19.0);

@@ -28,9 +28,9 @@ impl DevicesFigures {
         ]);
         for (operation, sizes) in &self.benchmark_results {
             let gains = self.analysis.performance_gains.get(operation);
-            for (size, pair) in sizes {
+            for (size, cells) in sizes {
                 let gains = gains.and_then(|gains| gains.get(size));
-                for (toggle, cell) in pair.cells() {
+                for (&toggle, cell) in cells {
                     let gained = gained(gains, toggle);
                     let subject = (operation.name(), size.name());
                     row(&mut table, subject, toggle, cell, &gained);

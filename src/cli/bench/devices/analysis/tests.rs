@@ -9,7 +9,7 @@ fn cell(active: &str, time_ms: f64) -> Cell {
         cpu_provider: "cpu".to_owned(),
         distinct: 6,
         batch_size: 8,
-        times: Times::of(vec![time_ms; 4]),
+        times: Times::from_times(vec![time_ms; 4]),
         mean_throughput: 8.0 / time_ms * 1e3,
         success_rate: 1.0,
         errors: BTreeMap::new(),
@@ -21,14 +21,11 @@ fn cell(active: &str, time_ms: f64) -> Cell {
     }
 }
 
-fn pair(off: f64, on: Cell) -> Pair {
-    Pair {
-        gpu_false: Some(cell("cpu", off)),
-        gpu_true: Some(on),
-    }
+fn pair(off: f64, on: Cell) -> BTreeMap<Toggle, Cell> {
+    BTreeMap::from([(Toggle::Off, cell("cpu", off)), (Toggle::On, on)])
 }
 
-fn analyzed(sizes: Vec<(Size, Pair)>) -> (BTreeMap<Size, Gains>, Recommendation) {
+fn analyzed(sizes: Vec<(Size, BTreeMap<Toggle, Cell>)>) -> (BTreeMap<Size, Gains>, Recommendation) {
     let operation = DeviceTask::FaceDetection;
     let mut analysis = analyze(&BTreeMap::from([(operation, sizes.into_iter().collect())]));
     let gains = analysis.performance_gains.remove(&operation).unwrap();
@@ -110,10 +107,7 @@ fn a_failure_at_any_size_turns_the_toggle_off() {
 
 #[test]
 fn one_side_alone_gives_no_advice() {
-    let alone = Pair {
-        gpu_true: Some(cell("cuda:0", 10.0)),
-        ..Pair::default()
-    };
+    let alone = BTreeMap::from([(Toggle::On, cell("cuda:0", 10.0))]);
     let (gains, recommendation) = analyzed(vec![(Size::Small, alone)]);
     assert_eq!(gains[&Size::Small], Gains::default());
     assert_eq!(recommendation.toggle, None);

@@ -56,7 +56,7 @@ impl Session<'_> {
         let report = self
             .report(operation)
             .context("the operation has no device state")?;
-        let times = Times::of(times_ms);
+        let times = Times::from_times(times_ms);
         let outcomes = batches.outcomes;
         let (timed, batch_size) = (times.times_ms.len(), self.args.batch_size.get());
         let failed_when_timed = outcomes.failed() - failed_in_warm_up;
