@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 use facescan_config::Config;
-use facescan_imaging::tensor::Normalization;
 use facescan_inference::{
     device::{Assignment, Devices},
     device_task::{DeviceTask, Workload},
-    image_executor::{self, ImageExecutor},
+    image_executor::{self, HealthProbe, ImageExecutor},
     registry::{ModelSpec, Role},
 };
 use facescan_pipeline::{
@@ -41,11 +40,12 @@ impl ModelSet {
         let (config, clock) = (loader.config, Arc::clone(loader.clock));
         let (models, mut assignments) = load_models(&loader, connected)?;
         check_detection_sizes(&models.detector, config)?;
-        let graphs = Graphs::load(&loader, &models.detector.spec.input.normalization())?;
+        let (processing, processed) = load_processing(&loader, &models.detector);
+        let (enhancing, enhanced) = load_enhancing(&loader);
+        let mut preprocessing = loader.load_preprocessing()?;
+        let (quality, measured) = loader.load_quality();
+        assignments.extend([processed, enhanced, measured]);
         let tried = loader.into_tried();
-
-        assignments.extend(graphs.assignments);
-        let mut preprocessing = graphs.preprocessing;
         if config.preprocess.warm_up {
             preprocessing.warm_up(clock.as_ref()).await;
         }
@@ -57,9 +57,9 @@ impl ModelSet {
         devices.announce();
         Ok(Self {
             models,
-            grader: graphs.grader,
-            processing: graphs.processing,
-            enhancing: graphs.enhancing,
+            grader: quality.map(Grader::new),
+            processing,
+            enhancing,
             preprocessing,
             devices,
         })
@@ -115,35 +115,24 @@ fn check_license(spec: &ModelSpec, commercial_only: bool) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The operations whose graphs this server builds.
-struct Graphs {
-    processing: ImageExecutor,
-    enhancing: ImageExecutor,
-    preprocessing: Preprocessing,
-    grader: Option<Grader>,
-    assignments: [Assignment; 3],
+fn load_processing(loader: &Loader<'_>, detector: &Detector) -> (ImageExecutor, Assignment) {
+    let letterbox = Detector::letterbox_probe(&detector.spec.input.normalization());
+    let probe =
+        image_executor::all_probes([image_executor::health_probe([letterbox]), process::probe()]);
+    load_executor(loader, DeviceTask::ImageProcessing, probe)
 }
 
-impl Graphs {
-    fn load(loader: &Loader<'_>, detector_input: &Normalization) -> anyhow::Result<Self> {
-        let letterbox = Detector::letterbox_probe(detector_input);
-        let probe = image_executor::all_probes([
-            image_executor::health_probe([letterbox]),
-            process::probe(),
-        ]);
-        let (processing, processed) = loader.load_executor(DeviceTask::ImageProcessing, probe);
-        let probe = image_executor::health_probe([FinishJob::probe()]);
-        let (enhancing, enhanced) = loader.load_executor(DeviceTask::ImageEnhancement, probe);
-        let preprocessing = loader.load_preprocessing()?;
-        let (quality, measured) = loader.load_quality();
-        Ok(Self {
-            processing,
-            enhancing,
-            preprocessing,
-            grader: quality.map(Grader::new),
-            assignments: [processed, enhanced, measured],
-        })
-    }
+fn load_enhancing(loader: &Loader<'_>) -> (ImageExecutor, Assignment) {
+    let probe = image_executor::health_probe([FinishJob::probe()]);
+    load_executor(loader, DeviceTask::ImageEnhancement, probe)
+}
+
+fn load_executor(
+    loader: &Loader<'_>,
+    task: DeviceTask,
+    probe: HealthProbe,
+) -> (ImageExecutor, Assignment) {
+    loader.load_executor(task, loader.config.devices.requested(task), probe)
 }
 
 /// Checks that the detector's input accepts the sizes in the settings.

@@ -14,9 +14,8 @@ use facescan_inference::{
     device_task::DeviceTask,
     engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
     graphs::{quality, session::GraphModel},
-    image_executor::ImageDevice,
     placement::{DevicePlacement, Precision, Provider},
-    proof::{DetectorInput, Proof},
+    proof::DetectorInput,
     registry::{ModelSpec, Registry, RoleInput},
 };
 use facescan_pipeline::models::loaded::LoadedModel;
@@ -183,7 +182,8 @@ impl Loader<'_> {
         task: DeviceTask,
         cpu: &mut dyn Session,
     ) -> (Option<DeviceParts>, Assignment) {
-        self.assign(task, |candidates, index| {
+        let asked = self.config.devices.requested(task);
+        self.assign(task, asked, |candidates, index| {
             let precisions = subject.precisions;
             self.on_device(
                 &subject.name,
@@ -194,21 +194,12 @@ impl Loader<'_> {
         })
     }
 
-    /// Prepares the device that the settings select for an operation, if they select one.
-    fn assign<T: OnDevice>(
-        &self,
-        task: DeviceTask,
-        find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
-    ) -> (Option<T>, Assignment) {
-        self.assign_to(task, self.config.devices.requested(task), find)
-    }
-
-    /// Prepares the device in `asked`, if there is one.
-    fn assign_to<T: OnDevice>(
+    /// Prepares the device in `asked`, if there is one. `find` returns what runs on it, and its entry for reports.
+    fn assign<T>(
         &self,
         task: DeviceTask,
         asked: Option<(Accelerator, u32)>,
-        find: impl FnOnce(&[Provider], u32) -> Result<(T, Proof), String>,
+        find: impl FnOnce(&[Provider], u32) -> Result<(T, Active), String>,
     ) -> (Option<T>, Assignment) {
         let (requested, found) = match asked {
             None => ("cpu".to_owned(), Err(None)),
@@ -218,10 +209,7 @@ impl Loader<'_> {
             ),
         };
         let (parts, device) = match found {
-            Ok((parts, proof)) => {
-                let active = parts.active(proof);
-                (Some(parts), Ok(active))
-            }
+            Ok((parts, active)) => (Some(parts), Ok(active)),
             Err(reason) => (None, Err(reason)),
         };
         let assignment = Assignment {
@@ -284,32 +272,6 @@ impl Loader<'_> {
             max_rows: fixed.unwrap_or(most),
             sizes: fixed.map_or(sizes, |_| BatchSizes::Fixed),
             max_delay: self.config.batching.max_queue_delay(),
-        }
-    }
-}
-
-/// A part that runs on a device.
-trait OnDevice {
-    /// Returns the device's entry for reports.
-    fn active(&self, proof: Proof) -> Active;
-}
-
-impl OnDevice for DeviceParts {
-    fn active(&self, proof: Proof) -> Active {
-        Active {
-            placement: self.placement,
-            health: Arc::clone(&self.health),
-            proof,
-        }
-    }
-}
-
-impl OnDevice for ImageDevice {
-    fn active(&self, proof: Proof) -> Active {
-        Active {
-            placement: self.placement,
-            health: Arc::clone(&self.health),
-            proof,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Loader, Subject, no_session};
 use facescan_inference::{
     backend::{BackendError, Opening, Session},
     breaker::BreakerSettings,
-    device::ProviderReport,
+    device::{Active, ProviderReport},
     device_task::{DeviceTask, Workload},
     engine::DeviceParts,
     health::Health,
@@ -62,7 +62,7 @@ impl Loader<'_> {
         subject: &Subject,
         placement: DevicePlacement,
         cpu: &mut dyn Session,
-    ) -> Result<(DeviceParts, Proof), String> {
+    ) -> Result<(DeviceParts, Active), String> {
         let text = |error: BackendError| error.to_string();
         let (backend, source) = (Arc::clone(self.backend), subject.source.clone());
         let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
@@ -86,18 +86,23 @@ impl Loader<'_> {
             model = subject.name, backend = self.backend.name(), device = %placement,
             cosine = proof.cosine, nodes = ?proof.nodes, "model loaded"
         );
+        let active = Active {
+            placement,
+            health: self.health(grouping.max_rows.get()),
+            proof,
+        };
         let parts = DeviceParts {
             placement,
             open,
             session,
             grouping,
-            health: self.health(grouping.max_rows.get()),
+            health: Arc::clone(&active.health),
             self_test: Arc::new(self_test),
             run_timeout: self.config.devices.run_timeout(),
             check_every: self.config.devices.check_interval(),
             must_be_finite: true,
         };
-        Ok((parts, proof))
+        Ok((parts, active))
     }
 
     /// Returns an error if the runtime reports that the provider took no node of the graph.

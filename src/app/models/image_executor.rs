@@ -7,32 +7,22 @@ use facescan_config::Platform;
 use facescan_inference::{
     accelerator::Accelerator,
     backend::{Model, Opening},
-    device::Assignment,
+    device::{Active, Assignment},
     device_task::DeviceTask,
     image_executor::{self, GraphOpener, HealthProbe, ImageDevice, ImageExecutor},
     placement::{DevicePlacement, Precision},
-    proof::Proof,
 };
 use facescan_pipeline::models::{preprocessing::Preprocessing, row_job::RowJob};
 
 impl Loader<'_> {
-    /// Creates the executor of an operation on whole images. It uses the selected device if the device passes the
-    /// probe.
+    /// Creates the executor of an operation on whole images. It uses the device in `asked` if the device passes the probe.
     pub fn load_executor(
-        &self,
-        task: DeviceTask,
-        probe: HealthProbe,
-    ) -> (ImageExecutor, Assignment) {
-        self.load_executor_on(task, self.config.devices.requested(task), probe)
-    }
-
-    fn load_executor_on(
         &self,
         task: DeviceTask,
         asked: Option<(Accelerator, u32)>,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
-        let (device, assignment) = self.assign_to(task, asked, |candidates, index| {
+        let (device, assignment) = self.assign(task, asked, |candidates, index| {
             let name = task.name();
             let precisions = &[Precision::Full];
             self.on_device(name, (candidates, index), precisions, |placement| {
@@ -66,7 +56,7 @@ impl Loader<'_> {
         let (backend, _) = devices.accelerator(task);
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
-        let (executor, mut assignment) = self.load_executor_on(task, asked, probe);
+        let (executor, mut assignment) = self.load_executor(task, asked, probe);
         let refused = match settings.requested_platform() {
             Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
@@ -105,7 +95,7 @@ impl Loader<'_> {
         task: DeviceTask,
         placement: DevicePlacement,
         probe: &HealthProbe,
-    ) -> Result<(ImageDevice, Proof), String> {
+    ) -> Result<(ImageDevice, Active), String> {
         let backend = Arc::clone(self.backend);
         let (threads, memory_limit) = (self.config.runtime.threads(), self.memory_limit());
         let open: GraphOpener = Arc::new(move |graph| {
@@ -122,14 +112,19 @@ impl Loader<'_> {
             operation = task.name(), backend = self.backend.name(), device = %placement,
             cosine = proof.cosine, nodes = ?proof.nodes, "graphs loaded"
         );
+        let active = Active {
+            placement,
+            health: self.health(1),
+            proof,
+        };
         let device = ImageDevice {
             placement,
             open,
-            health: self.health(1),
+            health: Arc::clone(&active.health),
             probe: Arc::clone(probe),
             run_timeout: self.config.devices.run_timeout(),
             check_every: self.config.devices.check_interval(),
         };
-        Ok((device, proof))
+        Ok((device, active))
     }
 }

@@ -14,14 +14,14 @@ use facescan_pipeline::models::loaded::LoadedModel;
 use facescan_telemetry::metrics::Metrics;
 use tokio::runtime::Handle;
 
-use super::{Loaded, Loader, OnDevice};
+use super::{Loaded, Loader};
 use facescan_clock::Clock;
 use facescan_inference::{
     backend::{
         BackendError, Batch, Session,
         kserve::{Kserve, RemoteContext, RemoteSpec},
     },
-    device::Assignment,
+    device::{Active, Assignment},
     device_task::DeviceTask,
     engine::{DeviceParts, Engine, EngineParts, Sessions},
     placement::{DevicePlacement, Precision, Provider},
@@ -55,12 +55,6 @@ impl Session for Away {
 
 /// Logs the server's message and address and hides them from callers, because every caller sees a device's faults.
 struct Discreet(Box<dyn Session>);
-
-impl Discreet {
-    fn around(session: Box<dyn Session>) -> Box<dyn Session> {
-        Box::new(Self(session))
-    }
-}
 
 impl Session for Discreet {
     fn signature(&self) -> &Signature {
@@ -173,15 +167,20 @@ impl Loader<'_> {
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);
         let grouping = self.grouping(spec.batch.fixed(), PLACEMENT);
+        let active = Active {
+            placement: PLACEMENT,
+            health: self.health(grouping.max_rows.get()),
+            proof: connected.proof,
+        };
         let parts = DeviceParts {
             placement: PLACEMENT,
-            open: Arc::new(move || {
+            open: Arc::new(move || -> Result<Box<dyn Session>, BackendError> {
                 let mut kserve = kserve.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(Discreet::around(kserve.session()))
+                Ok(Box::new(Discreet(kserve.session())))
             }),
-            session: Discreet::around(connected.session),
+            session: Box::new(Discreet(connected.session)),
             grouping,
-            health: self.health(grouping.max_rows.get()),
+            health: Arc::clone(&active.health),
             self_test: Arc::new(connected.self_test),
             run_timeout: connected.run_timeout,
             // A remote model has no CPU session to repeat a row on.
@@ -191,7 +190,7 @@ impl Loader<'_> {
         let assignment = Assignment {
             task,
             requested: PLACEMENT.to_string(),
-            device: Ok(parts.active(connected.proof)),
+            device: Ok(active),
             cpu: DevicePlacement::CPU,
             cpu_proof: None,
         };
