@@ -10,7 +10,6 @@ mod cpu_time;
 mod decode;
 mod exif;
 mod guard;
-mod npy;
 mod prepare;
 mod registry;
 mod routes;
@@ -22,7 +21,6 @@ pub use config::config;
 pub use decode::decode;
 pub use exif::exif;
 pub use guard::url_guard;
-pub use npy::npy;
 pub use prepare::prepare;
 pub use registry::registry;
 pub use routes::{Answer, Route, routes_with_bodies};
@@ -32,7 +30,7 @@ pub use submissions::ndjson;
 pub type Property = fn(&[u8]);
 
 /// Every property by the name of its target, which is also the name of the folder of its inputs.
-pub const ALL: [(&str, Property); 11] = [
+pub const ALL: [(&str, Property); 10] = [
     ("config", config),
     ("decode", decode),
     ("exif", exif),
@@ -40,7 +38,6 @@ pub const ALL: [(&str, Property); 11] = [
     ("msgpack_body", msgpack_body),
     ("multipart", multipart),
     ("ndjson", ndjson),
-    ("npy", npy),
     ("prepare", prepare),
     ("registry", registry),
     ("url_guard", url_guard),
