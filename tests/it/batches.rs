@@ -213,10 +213,7 @@ async fn grow(app: &TestApp) {
     let closed = post_json(app, &format!("/batches/{id}/close"), &json!({})).await;
     assert_eq!(closed.json()["state"], "done");
     let late = post_json(app, &uri, &json!({"items": [item("c", "t1.jpg")]})).await;
-    assert_eq!(
-        (late.status, late.code().as_str()),
-        (StatusCode::CONFLICT, "conflict")
-    );
+    late.assert_error(409, "conflict");
 }
 
 /// The same request finds its batch. An interrupted request continues.
@@ -228,10 +225,7 @@ async fn repeat(app: &TestApp) {
     assert_eq!((again.status, again.json()), (StatusCode::OK, first.json()));
     let other = json!({"operation": "detect", "items": [item("b", "t1.jpg")]});
     let conflict = post_with_key(app, "key 1", &other).await;
-    assert_eq!(
-        (conflict.status, conflict.code().as_str()),
-        (StatusCode::CONFLICT, "idempotency_conflict")
-    );
+    conflict.assert_error(409, "idempotency_conflict");
     bodies::continue_an_interrupted_request(app).await;
     process_all(app).await;
 }
@@ -243,10 +237,7 @@ async fn cancel_and_delete(app: &TestApp) {
     assert_eq!(cancelled.json()["state"], "cancelled");
     assert_eq!(cancelled.json()["counts"]["cancelled"], 2);
     let retried = post_json(app, &format!("/batches/{id}/retry"), &json!({})).await;
-    assert_eq!(
-        (retried.status, retried.code().as_str()),
-        (StatusCode::CONFLICT, "conflict")
-    );
+    retried.assert_error(409, "conflict");
 
     let id = id_of(&submit(app, &body).await);
     process_all(app).await;
@@ -263,10 +254,7 @@ async fn cancel_and_delete(app: &TestApp) {
         app.delete(&uri).await,
         app.get(&format!("{uri}/items")).await,
     ] {
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (StatusCode::NOT_FOUND, "not_found")
-        );
+        reply.assert_error(404, "not_found");
     }
     let erased = app.get(&format!("/images/{image}")).await;
     assert_eq!(

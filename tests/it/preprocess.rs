@@ -182,10 +182,7 @@ async fn an_invalid_option_is_refused_by_name() {
     let large = app
         .post("/preprocess?height=8192&width=8192", image_file("t1.jpg"))
         .await;
-    assert_eq!(
-        (large.status.as_u16(), large.code()),
-        (413, "image_too_large".to_owned())
-    );
+    large.assert_error(413, "image_too_large");
     let alone = app
         .post("/preprocess", Bytes::from_static(b"not an image"))
         .await;
@@ -198,10 +195,7 @@ async fn an_invalid_option_is_refused_by_name() {
     let reply = app
         .post_as("/preprocess?mode=short_side", &media_type, body)
         .await;
-    assert_eq!(
-        (reply.status.as_u16(), reply.code()),
-        (422, "invalid_option".to_owned())
-    );
+    reply.assert_error(422, "invalid_option");
 }
 
 #[tokio::test]
@@ -230,10 +224,7 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
     let strict = app
         .post("/preprocess?strict_device=true", image_file("t1.jpg"))
         .await;
-    assert_eq!(
-        (strict.status.as_u16(), strict.code()),
-        (503, "device_unavailable".to_owned())
-    );
+    strict.assert_error(503, "device_unavailable");
 
     let data = tempfile::tempdir().unwrap();
     let settings = [("JAX_PLATFORM", "tpu"), ("PREPROCESS_STRICT", "true")];

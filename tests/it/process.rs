@@ -255,10 +255,7 @@ async fn masks_crop_all_images_alike_and_report_unmet_constraints() {
     assert_eq!(empty["steps"][0]["empty"], true);
     assert_eq!(empty["processed"][0]["width"], 401);
     let other = post(body(&mask(10..21), &RgbImage::new(30, 40))).await;
-    assert_eq!(
-        (other.status.as_u16(), other.code()),
-        (422, "invalid_option".to_owned())
-    );
+    other.assert_error(422, "invalid_option");
 }
 
 #[tokio::test]
@@ -275,10 +272,7 @@ async fn anonymizing_thousands_of_overlapping_faces_returns_an_answer() {
         .post_as("/process", "application/json", body.to_string())
         .await;
     // With a minimum score of 0 faces are always found. The test checks that the request ends.
-    assert_eq!(
-        (reply.status.as_u16(), reply.code()),
-        (422, "anonymization_failed".to_owned())
-    );
+    reply.assert_error(422, "anonymization_failed");
 }
 
 #[tokio::test]
@@ -330,10 +324,7 @@ async fn an_invalid_operation_is_refused_with_the_reason() {
     let mask = png(&RgbImage::new(4, 4));
     let (media_type, body) = multipart(&[("image", Some("a"), &mask), ("mask", Some("m"), &mask)]);
     let reply = app.post_as("/detect", &media_type, body).await;
-    assert_eq!(
-        (reply.status.as_u16(), reply.code()),
-        (422, "invalid_option".to_owned())
-    );
+    reply.assert_error(422, "invalid_option");
 }
 
 #[test]

@@ -206,10 +206,7 @@ async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
 
         proxy.cut().await;
         let refused = app.post("/detect", image_file("t1.jpg")).await;
-        assert_eq!(
-            (refused.status.as_u16(), refused.code().as_str()),
-            (503, "store_unavailable")
-        );
+        refused.assert_error(503, "store_unavailable");
         let uncached = app.post("/detect?cache=false", image_file("t1.jpg")).await;
         assert_eq!(uncached.code(), "store_unavailable");
         assert_eq!(app.get("/images").await.code(), "store_unavailable");

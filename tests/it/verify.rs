@@ -163,17 +163,11 @@ async fn stored_faces(app: &TestApp) {
     let found = app.post("/detect", image_file("biden.jpg")).await.result();
     let without = json!({"face_id": found["faces"][0]["face_id"]});
     let refused = verify(app, without, id.clone(), json!({})).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.code().as_str()),
-        (422, "no_vector")
-    );
+    refused.assert_error(422, "no_vector");
     let uri = format!("/faces/{}", face["face_id"].as_str().unwrap());
     assert_eq!(app.delete(&uri).await.status, StatusCode::NO_CONTENT);
     let gone = verify(app, id.clone(), id, json!({})).await;
-    assert_eq!(
-        (gone.status.as_u16(), gone.code().as_str()),
-        (404, "not_found")
-    );
+    gone.assert_error(404, "not_found");
 }
 
 #[tokio::test]
@@ -292,12 +286,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
         ),
     ] {
         let reply = verify(&app, a, b, json!({})).await;
-        assert_eq!(
-            (reply.status.as_u16(), reply.code().as_str()),
-            (status, code),
-            "{:?}",
-            reply.body
-        );
+        reply.assert_error(status, code);
     }
     let raw = app.post("/verify", image_file("obama.jpg")).await;
     assert_eq!(raw.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);

@@ -135,8 +135,7 @@ async fn a_known_key_works_while_the_database_is_away() {
     app.app.store.close().await;
     assert_eq!(detect(&known).await.status, StatusCode::OK);
     let unknown = detect(&other).await;
-    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(unknown.code(), "store_unavailable");
+    unknown.assert_error(503, "store_unavailable");
 }
 
 #[tokio::test]
@@ -230,8 +229,7 @@ async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
     let principal = app.app.access.authenticate(Some(&first)).await.unwrap();
     while app.app.rate_limits.take(&principal, 0).is_ok() {}
     let refused = send(&app, &first, ("GET", "/models"), "").await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.code(), "rate_limited");
+    refused.assert_error(429, "rate_limited");
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(left(&refused), "\"key-requests\";r=0;t=1");
     let metrics = app.app.metrics.text().unwrap();

@@ -295,10 +295,7 @@ async fn an_admin_of_a_tenant_neither_reads_the_metrics_nor_lets_others_do_so() 
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     let new = json!({"name": "a", "scopes": ["metrics"]}).to_string();
     let refused = send(&app, &admin, ("POST", "/keys"), new.clone()).await;
-    assert_eq!(
-        (refused.status, refused.code()),
-        (StatusCode::FORBIDDEN, "forbidden".into())
-    );
+    refused.assert_error(403, "forbidden");
     let operator = key(&app, "operator", &[Scope::Admin, Scope::Metrics]).await;
     assert_eq!(
         send(&app, &operator, ("GET", "/metrics"), "").await.status,

@@ -43,10 +43,7 @@ pub(super) async fn continue_an_interrupted_request(app: &TestApp) {
         Err(std::io::Error::other("the connection broke off")),
     ];
     let broken = post_lines(app, "key 2", Body::from_stream(stream::iter(parts))).await;
-    assert_eq!(
-        (broken.status, broken.code().as_str()),
-        (StatusCode::BAD_REQUEST, "invalid_body")
-    );
+    broken.assert_error(400, "invalid_body");
     let found = app.get("/batches?name=interrupted").await.json();
     assert_eq!(found["results"][0]["counts"]["queued"], 6);
     assert_eq!(found["results"][0]["state"], "open");
@@ -263,10 +260,7 @@ async fn a_batch_that_cannot_run_is_refused() {
         );
     }
     let empty = app.post_as("/batches", NDJSON, "").await;
-    assert_eq!(
-        (empty.status, empty.code().as_str()),
-        (StatusCode::BAD_REQUEST, "invalid_body")
-    );
+    empty.assert_error(400, "invalid_body");
     let listed = app.get("/batches").await.json();
     assert_eq!(listed["results"], json!([]), "nothing was written");
 }

@@ -128,8 +128,7 @@ async fn streams_of_items_count_with_streams_of_events() {
     let tenant: Arc<str> = "default".into();
     let held = app.app.batches.hold_stream(&tenant).unwrap();
     let refused = app.send(export(&id, "", "application/x-ndjson")).await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.code(), "rate_limited");
+    refused.assert_error(429, "rate_limited");
     // A page is no stream.
     assert_eq!(items(&app, &id, "").await.len(), 1);
     drop(held);

@@ -119,10 +119,7 @@ async fn items_wait_for_the_store_of_images() {
     let away = payloads.with_extension("away");
     std::fs::write(&payloads, "a file in the place of the folder").unwrap();
     let reply = super::post_json(&app, "/batches", &body).await;
-    assert_eq!(
-        (reply.status, reply.code().as_str()),
-        (StatusCode::SERVICE_UNAVAILABLE, "payloads_unavailable")
-    );
+    reply.assert_error(503, "payloads_unavailable");
     std::fs::remove_file(&payloads).unwrap();
 
     let id = id_of(&submit(&app, &body).await);

@@ -53,8 +53,7 @@ async fn a_tenant_has_a_limited_number_of_event_streams() {
     let first = batches.watch(&tenant, uuid).await.unwrap();
     let mut second = batches.watch(&tenant, uuid).await.unwrap();
     let refused = app.get(&format!("/batches/{id}/events")).await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.code(), "rate_limited");
+    refused.assert_error(429, "rate_limited");
     assert!(refused.headers.contains_key(RETRY_AFTER));
 
     // The other watches go on, and end with the batch.

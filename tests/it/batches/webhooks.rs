@@ -312,10 +312,7 @@ async fn a_tenant_has_a_limited_number_of_webhooks() {
         assert_eq!(created.status, StatusCode::CREATED);
     }
     let refused = post_json(&app, "/webhooks", &body).await;
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (StatusCode::CONFLICT, "conflict")
-    );
+    refused.assert_error(409, "conflict");
     let listed = app.get("/webhooks").await.json();
     assert_eq!(listed["results"].as_array().unwrap().len(), 2);
 }
@@ -331,12 +328,7 @@ async fn a_tenant_has_a_limited_number_of_webhooks_of_batches() {
     assert_eq!(audited(&app).await, ["create_webhook"]);
     let refused = async || {
         let refused = post_json(&app, "/batches", &body).await;
-        assert_eq!(
-            (refused.status, refused.code().as_str()),
-            (StatusCode::CONFLICT, "conflict"),
-            "{:?}",
-            refused.body
-        );
+        refused.assert_error(409, "conflict");
         let detail = refused.json()["detail"].to_string();
         assert!(detail.contains("1 batches"), "{detail}");
     };

@@ -250,6 +250,13 @@ impl Reply {
         self.json()["results"][0].clone()
     }
 
+    /// Checks the status and the code of an error.
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) {
+        let found = (self.status.as_u16(), self.code());
+        assert_eq!(found, (status, code.to_owned()), "{:?}", self.body);
+    }
+
     /// Returns the code of an error.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
