@@ -1,15 +1,19 @@
 //! The binary: its output, its exit codes, and how a signal stops the server.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, Read, Write},
     net::TcpStream,
+    path::Path,
     process::Stdio,
 };
 
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::support::{app::image_file, cli::facescan};
+use crate::support::{
+    app::image_file,
+    cli::{Serving, facescan},
+};
 
 fn stderr(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -141,45 +145,20 @@ fn begin(address: &str, image: &[u8]) -> TcpStream {
     stream
 }
 
-/// A server process that is killed at the end of its test.
-struct Server(std::process::Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // After a successful test the process has already exited.
-        self.0.kill().ok();
-    }
-}
-
-impl Server {
-    /// Starts a server on a free port and returns its address.
-    fn start(data: &std::path::Path, settings: &[(&str, &str)]) -> (Self, String) {
-        let mut server = Self(
-            facescan(["serve"])
-                .env("FACESCAN__SERVER__PORT", "0")
-                .env("FACESCAN__DATA_DIR", data)
-                .envs(settings.iter().copied())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        );
-        let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
-        let address = lines
-            .find_map(|line| {
-                let line = line.unwrap();
-                let rest = line.split("listens on http://").nth(1)?;
-                rest.split_whitespace().next().map(str::to_owned)
-            })
-            .unwrap();
-        (server, address)
-    }
+/// Starts a server on a free port and returns its address.
+fn serve(data: &Path, settings: &[(&str, &str)]) -> (Serving, String) {
+    let mut command = facescan(["serve"]);
+    command.env("FACESCAN__DATA_DIR", data);
+    let server = Serving::start(command.envs(settings.iter().copied()));
+    let address = server.address.trim_start_matches("http://").to_owned();
+    (server, address)
 }
 
 #[test]
 fn a_client_that_sends_no_complete_head_is_disconnected() {
     let data = tempfile::tempdir().unwrap();
     let settings = [("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "50")];
-    let (_server, address) = Server::start(data.path(), &settings);
+    let (_server, address) = serve(data.path(), &settings);
     for said in ["", "GET /livez HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(said.as_bytes()).unwrap();
@@ -194,7 +173,7 @@ fn a_client_that_sends_no_complete_head_is_disconnected() {
 #[test]
 fn a_signal_lets_requests_finish_and_stops_new_connections() {
     let data = tempfile::tempdir().unwrap();
-    let (mut server, address) = Server::start(data.path(), &[]);
+    let (mut server, address) = serve(data.path(), &[]);
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
         .output()
         .unwrap();
@@ -203,7 +182,7 @@ fn a_signal_lets_requests_finish_and_stops_new_connections() {
     let image = image_file("t1.jpg");
     let mut in_flight = begin(&address, &image);
     let signaled = std::process::Command::new("kill")
-        .args(["-TERM", &server.0.id().to_string()])
+        .args(["-TERM", &server.process.id().to_string()])
         .status()
         .unwrap();
     assert!(signaled.success());
@@ -215,7 +194,7 @@ fn a_signal_lets_requests_finish_and_stops_new_connections() {
     let mut answer = String::new();
     in_flight.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert_eq!(server.0.wait().unwrap().code(), Some(0));
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
 
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
         .output()

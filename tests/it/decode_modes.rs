@@ -1,13 +1,10 @@
 //! `decode=fast`: large JPEGs are reduced while they are decoded.
 
-use std::io::Cursor;
-
 use bytes::Bytes;
-use facescan_config::{Config, Sources};
-use image::{DynamicImage, ImageFormat, imageops::FilterType};
+use image::{ImageFormat, imageops::FilterType};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, image_file, numbers, runtime_dir, settings_for};
+use crate::support::app::{TestApp, encoded, image_file, numbers, runtime_dir};
 
 async fn app_with_libjpeg_turbo() -> TestApp {
     let library = runtime_dir().join("turbojpeg/libturbojpeg.so.0");
@@ -20,11 +17,7 @@ fn photo(factor: u32) -> Bytes {
     let image = image::load_from_memory(&image_file("t1.jpg")).unwrap();
     let (width, height) = (image.width() * factor, image.height() * factor);
     let large = image.resize_exact(width, height, FilterType::Triangle);
-    let mut bytes = Vec::new();
-    DynamicImage::from(large.to_rgb8())
-        .write_to(&mut Cursor::new(&mut bytes), ImageFormat::Jpeg)
-        .unwrap();
-    bytes.into()
+    encoded(&large.to_rgb8().into(), ImageFormat::Jpeg)
 }
 
 fn faces(result: &Value) -> &[Value] {
@@ -170,16 +163,11 @@ async fn a_stored_result_is_reused_for_the_same_mode_only() {
 
 #[tokio::test]
 async fn a_library_that_the_settings_name_must_exist() {
-    let data = tempfile::tempdir().unwrap();
     let named = [(
         "FACESCAN__RUNTIME__TURBOJPEG",
         "/nonexistent/libturbojpeg.so.0",
     )];
-    let sources = Sources {
-        environment: settings_for(data.path(), &named),
-        ..Sources::default()
-    };
-    let (config, _) = Config::load(&sources).unwrap();
+    let (_data, config) = TestApp::configured(&named);
     let error = TestApp::try_start(config).await.err().unwrap().to_string();
     assert!(error.contains("runtime.turbojpeg"), "{error}");
 }

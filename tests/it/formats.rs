@@ -1,11 +1,11 @@
 //! Every file of the robustness set is answered with a result or with a client error.
 
-use std::{collections::BTreeMap, io::Cursor};
+use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use image::{DynamicImage, ImageFormat};
 
-use crate::support::app::{TestApp, files, image_file, numbers, testdata};
+use crate::support::app::{TestApp, encoded, files, image_file, numbers, testdata};
 
 #[tokio::test]
 async fn every_accepted_format_returns_the_same_faces() {
@@ -14,14 +14,8 @@ async fn every_accepted_format_returns_the_same_faces() {
     let gray = DynamicImage::ImageLuma8(original.to_luma8());
     let deep = DynamicImage::ImageRgb16(original.to_rgb16());
     let clear = DynamicImage::ImageRgba8(original.to_rgba8());
-    let mut lossless = Vec::new();
-    original
-        .write_to(&mut Cursor::new(&mut lossless), ImageFormat::Png)
-        .unwrap();
-    let result = app
-        .post("/detect?store=false", lossless.into())
-        .await
-        .result();
+    let lossless = encoded(&original, ImageFormat::Png);
+    let result = app.post("/detect?store=false", lossless).await.result();
     let expected: Vec<Vec<f32>> = result["faces"]
         .as_array()
         .unwrap()
@@ -39,11 +33,8 @@ async fn every_accepted_format_returns_the_same_faces() {
         ("gif", &original, ImageFormat::Gif, "gif"),
     ];
     for (what, image, format, name) in cases {
-        let mut bytes = Vec::new();
-        image
-            .write_to(&mut Cursor::new(&mut bytes), format)
-            .unwrap();
-        let result = app.post("/detect?store=false", bytes.into()).await.result();
+        let bytes = encoded(image, format);
+        let result = app.post("/detect?store=false", bytes).await.result();
         assert_eq!(result["image"]["format"], name, "{what}");
         let faces = result["faces"].as_array().unwrap();
         assert_eq!(faces.len(), 6, "{what}");

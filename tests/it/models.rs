@@ -11,19 +11,11 @@ use facescan_inference::{
     tensor::{Port, Signature},
 };
 
+use crate::support::app::runtime_dir;
+
 /// Returns the folder of the shipped files that `scripts/setup` fetched.
 fn shipped() -> PathBuf {
-    let runtime = std::env::var_os("FACESCAN_RUNTIME").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
-        PathBuf::from,
-    );
-    let shipped = runtime.join("shipped");
-    assert!(
-        shipped.is_dir(),
-        "there is no {}: run `scripts/setup --tests`",
-        shipped.display()
-    );
-    shipped
+    runtime_dir().join("shipped")
 }
 
 fn model(id: &str) -> ModelSpec {

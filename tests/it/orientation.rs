@@ -1,11 +1,9 @@
 //! The EXIF orientation of an image does not change its faces.
 
-use std::io::Cursor;
-
 use image::{ImageFormat, RgbImage, imageops};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, files, image_file, numbers, testdata};
+use crate::support::app::{TestApp, encoded, files, image_file, numbers, testdata};
 
 /// Returns the image as a turned camera would have stored it: `orientation` turns it upright.
 fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
@@ -29,10 +27,7 @@ fn exif(orientation: u8) -> Vec<u8> {
 }
 
 fn jpeg(image: &RgbImage, orientation: u8) -> Vec<u8> {
-    let mut plain = Vec::new();
-    image
-        .write_to(&mut Cursor::new(&mut plain), ImageFormat::Jpeg)
-        .unwrap();
+    let plain = encoded(&image.clone().into(), ImageFormat::Jpeg);
     let payload = [b"Exif\0\0".as_slice(), &exif(orientation)].concat();
     let length = u16::try_from(payload.len() + 2).unwrap().to_be_bytes();
     [&plain[..2], &[0xff, 0xe1], &length, &payload, &plain[2..]].concat()

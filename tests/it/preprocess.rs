@@ -10,7 +10,6 @@ use axum::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use facescan::preprocessor::{Preprocessor, Source};
-use facescan_config::{Config, Sources};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     preprocess::{Layout, Mode, Preprocess, Profile},
@@ -22,7 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     forms::multipart,
     support::{
-        app::{Reply, TestApp, image_file, runtime_dir, settings_for},
+        app::{Reply, TestApp, image_file, runtime_dir},
         cli::facescan,
     },
 };
@@ -226,13 +225,8 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
         .await;
     strict.assert_error(503, "device_unavailable");
 
-    let data = tempfile::tempdir().unwrap();
     let settings = [("JAX_PLATFORM", "tpu"), ("PREPROCESS_STRICT", "true")];
-    let sources = Sources {
-        environment: settings_for(data.path(), &settings),
-        ..Sources::default()
-    };
-    let (config, _) = Config::load(&sources).unwrap();
+    let (_data, config) = TestApp::configured(&settings);
     let error = TestApp::try_start(config).await.err().unwrap().to_string();
     assert!(
         error.contains("preprocess.platform: tpu is not available"),

@@ -7,10 +7,11 @@ use axum::{
         header::{ACCEPT, CONTENT_TYPE},
     },
 };
+use image::ImageFormat;
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, image_file};
+use crate::support::app::{TestApp, encoded, image_file, numbers};
 
 #[tokio::test]
 async fn the_openapi_document_matches_its_snapshot() {
@@ -155,16 +156,9 @@ async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
     assert_eq!(face["occlusion_measured"], false);
 
     let image = image::load_from_memory(&image_file("obama.jpg")).unwrap();
-    let mut blurred = Vec::new();
-    image
-        .blur(12.0)
-        .write_to(
-            &mut std::io::Cursor::new(&mut blurred),
-            image::ImageFormat::Png,
-        )
-        .unwrap();
+    let blurred = encoded(&image.blur(12.0), ImageFormat::Png);
     let blurred = app
-        .post("/quality?store=false&max_faces=1", blurred.into())
+        .post("/quality?store=false&max_faces=1", blurred)
         .await
         .result();
     let face = &blurred["faces"][0]["quality"];
@@ -187,18 +181,12 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
     let app = TestApp::start().await;
     let large = image::load_from_memory(&image_file("obama.jpg")).unwrap();
     let small = large.resize_exact(180, 225, image::imageops::FilterType::Triangle);
-    let mut bytes = Vec::new();
-    small
-        .write_to(
-            &mut std::io::Cursor::new(&mut bytes),
-            image::ImageFormat::Png,
-        )
-        .unwrap();
+    let bytes = encoded(&small, ImageFormat::Png);
     // `/enhance` accepts the options that every operation accepts.
     let result = app
         .post(
             "/enhance?identity=true&timings=true&store=false&min_score=0.7&det_size=320",
-            bytes.clone().into(),
+            bytes.clone(),
         )
         .await
         .result();
@@ -241,7 +229,7 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
             .unwrap()
             .contains("unsharp_mask")
     );
-    let before = app.post("/detect?store=false", bytes.into()).await.result();
+    let before = app.post("/detect?store=false", bytes).await.result();
     let after = app.post("/detect?store=false", image.body).await.result();
     for (before, after) in before["faces"][0]["bbox"]
         .as_array()
@@ -261,9 +249,7 @@ async fn a_small_image_can_be_searched_at_its_own_size() {
     let app = TestApp::start().await;
     let portrait = image::load_from_memory(&image_file("biden.jpg")).unwrap();
     let small = portrait.resize(200, 200, image::imageops::FilterType::Triangle);
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    small.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
-    let bytes = bytes::Bytes::from(bytes.into_inner());
+    let bytes = encoded(&small, ImageFormat::Png);
     let mut boxes = Vec::new();
     for size in ["640", "fit"] {
         let query = format!("/detect?store=false&det_size={size}");
@@ -271,7 +257,7 @@ async fn a_small_image_can_be_searched_at_its_own_size() {
         let [face] = result["faces"].as_array().unwrap().as_slice() else {
             panic!("{size}: {result}");
         };
-        boxes.push(crate::support::app::numbers(&face["bbox"]));
+        boxes.push(numbers(&face["bbox"]));
     }
     let differences = boxes[0].iter().zip(&boxes[1]).map(|(a, b)| (a - b).abs());
     let largest = differences.fold(0.0, f32::max);
@@ -294,22 +280,16 @@ async fn a_second_detection_size_finds_a_face_that_fills_the_image() {
         1,
         "one NMS covers both resolutions"
     );
-    let face = crate::support::app::numbers(&all["faces"][0]["bbox"]);
+    let face = numbers(&all["faces"][0]["bbox"]);
     let close = portrait.crop_imm(
         face[0] as u32,
         face[1] as u32,
         (face[2] - face[0]) as u32,
         (face[3] - face[1]) as u32,
     );
-    let mut bytes = Vec::new();
-    close
-        .write_to(
-            &mut std::io::Cursor::new(&mut bytes),
-            image::ImageFormat::Png,
-        )
-        .unwrap();
+    let bytes = encoded(&close, ImageFormat::Png);
     let found = app
-        .post("/detect?store=false&second_det_size=160", bytes.into())
+        .post("/detect?store=false&second_det_size=160", bytes)
         .await
         .result();
     assert_eq!(found["faces"].as_array().unwrap().len(), 1);

@@ -2,13 +2,18 @@
 
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
 use facescan_recognition::calibration::{Calibrations, measure::measure};
+use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 
-use crate::support::{
-    app::{Reply, TestApp, files, image_file, numbers, testdata},
-    cli::facescan,
-    database::on_postgres,
+use crate::{
+    forms::multipart,
+    support::{
+        app::{Reply, TestApp, encoded, files, image_file, numbers, testdata},
+        cli::facescan,
+        database::on_postgres,
+    },
 };
 
 fn image(name: &str) -> Value {
@@ -188,36 +193,22 @@ async fn a_form_has_images_or_ids() {
     let app = TestApp::start().await;
     let face = app.post("/embed", image_file("obama.jpg")).await.result();
     let id = face["faces"][0]["face_id"].as_str().unwrap().to_owned();
-    let part = |name: &str, content: &[u8]| {
-        let head = format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n");
-        [head.as_bytes(), content, b"\r\n"].concat()
+    let send = async |parts: &[(&str, Option<&str>, &[u8])]| {
+        let (media_type, body) = multipart(parts);
+        app.post_as("/verify", &media_type, body).await
     };
-    let form = |parts: &[Vec<u8>]| [parts.concat(), b"--x--\r\n".to_vec()].concat();
-    let send = async |parts: &[Vec<u8>]| {
-        let body = form(parts);
-        app.post_as("/verify", "multipart/form-data; boundary=x", body)
-            .await
-    };
-    let second = part("b", &image_file("obama2.jpg"));
-    let images = send(&[
-        part("a", &image_file("obama.jpg")),
-        second.clone(),
-        part("far", b"0.01"),
-    ])
-    .await;
-    let images = ok(&images);
-    let ids = ok(&send(&[part("a_face_id", id.as_bytes()), second.clone()]).await);
+    let (first, second) = (image_file("obama.jpg"), image_file("obama2.jpg"));
+    let second = ("b", None, &second[..]);
+    let images = ok(&send(&[("a", None, &first), second, ("far", None, b"0.01")]).await);
+    let ids = ok(&send(&[("a_face_id", None, id.as_bytes()), second]).await);
     let difference = images["similarity"].as_f64().unwrap() - ids["similarity"].as_f64().unwrap();
     assert!(difference.abs() < 1e-6, "{difference}");
-    for (parts, code) in [
-        (vec![second.clone()], "invalid_option"),
-        (vec![second.clone(), second.clone()], "invalid_option"),
-        (
-            vec![second.clone(), part("a_face_id", b"7")],
-            "invalid_option",
-        ),
+    for parts in [
+        &[second][..],
+        &[second, second],
+        &[second, ("a_face_id", None, &b"7"[..])],
     ] {
-        assert_eq!(send(&parts).await.code(), code);
+        assert_eq!(send(parts).await.code(), "invalid_option");
     }
 }
 
@@ -299,11 +290,9 @@ async fn pairs_that_cannot_be_compared_say_why() {
     );
 }
 
-pub(crate) fn flat_png() -> Vec<u8> {
-    let image = image::RgbImage::from_pixel(64, 64, image::Rgb([90, 90, 90]));
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    image.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
-    bytes.into_inner()
+pub(crate) fn flat_png() -> Bytes {
+    let image = RgbImage::from_pixel(64, 64, Rgb([90, 90, 90]));
+    encoded(&image.into(), ImageFormat::Png)
 }
 
 #[tokio::test]

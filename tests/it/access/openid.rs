@@ -204,15 +204,8 @@ async fn an_issuer_that_is_away_is_named_and_known_keys_still_work() {
 
 #[tokio::test]
 async fn an_issuer_without_an_audience_stops_the_start() {
-    let sources = facescan_config::Sources {
-        environment: [("FACESCAN__OPENID__ISSUER", "https://issuer.example.com")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
-        ..facescan_config::Sources::default()
-    };
-    let (mut config, _) = facescan_config::Config::load(&sources).unwrap();
-    config.models.dir = crate::support::app::models_dir().to_owned();
-    config.data_dir = tempfile::tempdir().unwrap().path().to_owned();
+    let settings = [("FACESCAN__OPENID__ISSUER", "https://issuer.example.com")];
+    let (_data, config) = TestApp::configured(&settings);
     let refused = TestApp::try_start(config).await.err().unwrap();
     assert!(
         refused.to_string().contains("openid.audience"),

@@ -10,7 +10,10 @@ use futures::stream;
 use serde_json::{Value, json};
 
 use super::{base64, id_of, item, items, process_all, read};
-use crate::support::app::{Reply, TestApp, image_file};
+use crate::{
+    forms::multipart,
+    support::app::{Reply, TestApp, image_file},
+};
 
 const NDJSON: &str = "application/x-ndjson";
 
@@ -72,22 +75,6 @@ pub(super) async fn continue_an_interrupted_request(app: &TestApp) {
     );
 }
 
-fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
-    let mut body = Vec::new();
-    for (name, file, content) in parts {
-        body.extend_from_slice(b"--edge\r\n");
-        let file = file
-            .map(|file| format!("; filename=\"{file}\""))
-            .unwrap_or_default();
-        let head = format!("content-disposition: form-data; name=\"{name}\"{file}\r\n\r\n");
-        body.extend_from_slice(head.as_bytes());
-        body.extend_from_slice(content);
-        body.extend_from_slice(b"\r\n");
-    }
-    body.extend_from_slice(b"--edge--\r\n");
-    ("multipart/form-data; boundary=edge".to_owned(), body)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_with_too_many_lines_that_are_no_items_is_not_read_to_its_end() {
     let app = TestApp::start().await;
@@ -110,7 +97,7 @@ async fn every_format_submits_the_same_batch() {
     let image = image_file("obama.jpg");
     let head = json!({"operation": "detect", "options": {"max_faces": 1}});
     let whole = json!({"operation": "detect", "options": {"max_faces": 1}, "items": [{"id": "o.jpg", "data": base64(&image)}]});
-    let (form_type, form_body) = form(&[
+    let (form_type, form_body) = multipart(&[
         ("operation", None, b"detect"),
         ("options", None, br#"{"max_faces":1}"#),
         ("image", Some("o.jpg"), &image),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::Cursor,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -23,6 +24,7 @@ use facescan_inference::{
 };
 use facescan_pipeline::ingest::fetch::Fetcher;
 use http_body_util::BodyExt;
+use image::{DynamicImage, ImageFormat};
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -54,6 +56,13 @@ pub fn image_file(name: &str) -> Bytes {
     let bytes = std::fs::read(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; run `make test`", path.display()));
     bytes.into()
+}
+
+/// Returns the file of an image.
+pub fn encoded(image: &DynamicImage, format: ImageFormat) -> Bytes {
+    let mut bytes = Cursor::new(Vec::new());
+    image.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner().into()
 }
 
 /// Returns a folder of the accuracy and robustness data. Tests that need it are ignored, and run by name or if `make test` finds

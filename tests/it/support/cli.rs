@@ -33,7 +33,7 @@ pub fn facescan<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
 
 /// A server in a process of its own. Dropping it kills the process.
 pub struct Serving {
-    process: Child,
+    pub process: Child,
     /// The address, such as `http://127.0.0.1:4711`.
     pub address: String,
 }
