@@ -1,4 +1,4 @@
-"""The drill of attacks: what one cheap request, a proxy, a neighbor on the host or the owner of the database can do."""
+"""The drill of attacks: what one cheap request, a model file of somebody else or the owner of the database can do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from ..installation import check
-from . import bodies, files, forms, hosts, idle, logs, memory, outbound, promises, texts, trail, vectors, work
+from . import files, forms, idle, logs, memory, outbound, promises, texts, trail, vectors, work
 from .attack import BOTH, Attack, Result, carry_out
 from .target import LIMIT, Target, limited
 
-MODULES = (memory, forms, bodies, work, idle, outbound, texts, hosts, vectors, trail, files, logs, promises)
+MODULES = (memory, forms, work, idle, outbound, texts, vectors, trail, files, logs, promises)
 ATTACKS: list[Attack] = [attack for module in MODULES for attack in module.ATTACKS]
 
 

@@ -1,116 +1,14 @@
-"""What other users of the host read, and what a folder or a model file of somebody else does."""
+"""What a model file of somebody else does."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import os
-import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from ..installation import RUNTIME
 from .attack import Attack, Report
 from .target import PHOTO, Target
-
-
-def modes(target: Target, report: Report) -> None:
-    """The files of a server that was started with the usual umask."""
-    before = os.umask(0o022)
-    try:
-        target.folder.chmod(0o755)
-        data = target.folder / "data"
-        target.environment |= {"FACESCAN__DATA_DIR": str(data), "FACESCAN__BATCHES__PAYLOADS": "", "FACESCAN__BATCHES__WORKERS": "0"}
-        target.run()
-        entry = {"data": base64.b64encode(PHOTO).decode()}
-        target.alice.made("/batches", {"operation": "detect", "items": [entry]})
-        target.alice.made("/webhooks", {"url": "https://example.com/"}) if target.command("config").stdout.count("webhooks") else None
-        target.alice.made("/detect", {"images": [entry]})
-    finally:
-        os.umask(before)
-    found = [data, *data.rglob("*")]
-    for path in found:
-        mode, most = path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600
-        report.outcomes[oct(mode)] += 1
-        report.expect(mode & ~most == 0, f"{path.relative_to(target.folder)} has {mode:o}")
-    report.expect(len(found) > 2, f"only {len(found)} files were looked at")
-
-
-def library(folder: Path) -> Path:
-    """Builds a library that leaves a file when it is loaded."""
-    code = f'#include <stdio.h>\n__attribute__((constructor)) static void run(void) {{ fclose(fopen("{folder}/loaded", "w")); }}\n'
-    (folder / "evil.c").write_text(code)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "evil.so", folder / "evil.c"], check=True)
-    return folder / "evil.so"
-
-
-def placed(name: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / "evil.so", folder / name)
-
-    return prepare
-
-
-def written(name: str, text: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.format(folder))
-
-    return prepare
-
-
-def both(first: Callable[[Path], None], second: Callable[[Path], None]) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        first(folder)
-        second(folder)
-
-    return prepare
-
-
-EVIL = "runtime:\n  library: ./evil.so\n"
-FOLDERS: list[tuple[str, Callable[[Path], None]]] = [
-    ("a library in .runtime", placed(".runtime/onnxruntime/libonnxruntime.so")),
-    ("a library beside the images", placed("libonnxruntime.so")),
-    ("a plugin in .runtime", placed(".runtime/plugins/openvino/libonnxruntime_providers_openvino_plugin.so")),
-    ("a .env with a library", written(".env", "FACESCAN__RUNTIME__LIBRARY=./evil.so\n")),
-    ("a .env with libjpeg-turbo", written(".env", "FACESCAN__RUNTIME__TURBOJPEG=./evil.so\nFACESCAN__DETECTION__DECODE=fast\n")),
-    ("a .env with the library's other name", written(".env", "ORT_DYLIB_PATH=./evil.so\n")),
-    ("a .env with a settings file", both(written(".env", "FACESCAN_CONFIG=./evil.yaml\n"), written("evil.yaml", EVIL))),
-    ("a settings file with a common name", written("config.yaml", EVIL)),
-    ("a settings file in configs/", written("configs/config.yaml", EVIL)),
-    ("a .env above", written("../.env", "FACESCAN__RUNTIME__LIBRARY={}/evil.so\n")),
-]
-COMMANDS = [
-    ["scan", "photo.jpg"],
-    ["models", "list"],
-    ["verify", "photo.jpg", "photo.jpg"],
-    ["config"],
-    ["process", "photo.jpg"],
-    ["devices"],
-]
-
-
-def folders(target: Target, report: Report) -> None:
-    """Commands in a folder of somebody else run none of its code."""
-    if not shutil.which("gcc"):
-        report.missed.append("no gcc, so no library of an attacker could be built")
-        return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FACESCAN", "ORT_"))}
-    for number, (name, prepare) in enumerate(FOLDERS):
-        folder = target.folder / f"{number}/photos"
-        folder.mkdir(parents=True)
-        library(folder)
-        (folder / "photo.jpg").write_bytes(PHOTO)
-        prepare(folder)
-        for command in COMMANDS:
-            (folder / "loaded").unlink(missing_ok=True)
-            subprocess.run([target.binary, *command], check=False, cwd=folder, env=environment, capture_output=True, timeout=60)
-            ran = (folder / "loaded").exists()
-            report.outcomes["code ran" if ran else "no code ran"] += 1
-            report.expect(not ran, f"{name}: `{command[0]}` ran its code")
 
 
 def field(number: int, value: int | bytes | str) -> bytes:
@@ -198,8 +96,4 @@ def weights(target: Target, report: Report) -> None:
         report.expect(len(vectors) == 0, f"{location}: {len(vectors)} vectors of other weights under one sha256")
 
 
-ATTACKS = [
-    Attack("files: modes of files and folders", modes, watched=False, databases=("sqlite",), settings={"urls__allow_private": True}),
-    Attack("files: code in the folder of a command", folders, watched=False, databases=("sqlite",)),
-    Attack("files: weights beside a model", weights, watched=False, databases=("sqlite",)),
-]
+ATTACKS = [Attack("files: weights beside a model", weights, watched=False, databases=("sqlite",))]

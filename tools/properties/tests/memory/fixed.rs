@@ -29,6 +29,8 @@ pub fn json() -> Vec<Vec<u8>> {
         ("{\"name\":\"", "\\u0000", "\"}"),
         ("{\"metadata\":[", "0,", "0]}"),
         ("{\"", "k", "\":0}"),
+        ("", " ", "0"),
+        ("", "1", ""),
         ("{", "\"\":0,", "\"a\":0}"),
         ("{\"images\":[{\"data\":\"", "AAAA", "\"}]}"),
         ("{\"images\":[{\"data\":\"", "AAA\\n", "\"}]}"),
@@ -83,6 +85,9 @@ pub fn msgpack() -> Vec<Vec<u8>> {
             b"\xA0",
             b"\x81\xA0\xC0",
             b"\x91\x91\x91\xC0",
+            // A binary without bytes, and an extension.
+            b"\xC4\0",
+            b"\xD4\x01\0",
         ] {
             bodies.push(packed_list(field, value));
         }
