@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead, Read, Write},
     net::TcpStream,
-    path::Path,
     process::Stdio,
 };
 
@@ -145,35 +144,12 @@ fn begin(address: &str, image: &[u8]) -> TcpStream {
     stream
 }
 
-/// Starts a server on a free port and returns its address.
-fn serve(data: &Path, settings: &[(&str, &str)]) -> (Serving, String) {
-    let mut command = facescan(["serve"]);
-    command.env("FACESCAN__DATA_DIR", data);
-    let server = Serving::start(command.envs(settings.iter().copied()));
-    let address = server.address.trim_start_matches("http://").to_owned();
-    (server, address)
-}
-
-#[test]
-fn a_client_that_sends_no_complete_head_is_disconnected() {
-    let data = tempfile::tempdir().unwrap();
-    let settings = [("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "50")];
-    let (_server, address) = serve(data.path(), &settings);
-    for said in ["", "GET /livez HTTP/1.1\r\nhost: x\r\n"] {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        stream.write_all(said.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        // The read ends only when the server closes the connection.
-        stream.read_to_end(&mut answer).unwrap();
-        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{said:?}");
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn a_signal_lets_requests_finish_and_stops_new_connections() {
     let data = tempfile::tempdir().unwrap();
-    let (mut server, address) = serve(data.path(), &[]);
+    let mut server = Serving::start(facescan(["serve"]).env("FACESCAN__DATA_DIR", data.path()));
+    let address = server.address.trim_start_matches("http://").to_owned();
     let health = facescan(["healthcheck", "--url", &format!("http://{address}")])
         .output()
         .unwrap();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use facescan_imaging::decode::{DecodeError, DecodeOptions, Decoded, decode};
-use facescan_imaging::quality::{canonical, measure};
 
 use crate::support::app::{files, testdata};
 
@@ -127,43 +126,4 @@ fn every_photograph_decodes() {
         }
     }
     println!("{count} photographs");
-}
-
-#[test]
-#[ignore = "needs FACESCAN_TESTDATA"]
-fn all_orientations_decode_to_the_same_upright_image() {
-    let folder = testdata("exif_orientation");
-    for scene in ["Landscape", "Portrait"] {
-        let load = |n: u8| decode_file(&folder.join(format!("{scene}_{n}.jpg"))).unwrap();
-        let upright = load(1);
-        let reference = canonical(&upright.pixels);
-        for n in 0..=8u8 {
-            let image = load(n);
-            let expected = if n == 0 { 1 } else { n };
-            assert_eq!(image.orientation, expected, "{scene}_{n}");
-            assert_eq!(
-                image.pixels.dimensions(),
-                upright.pixels.dimensions(),
-                "{scene}_{n}"
-            );
-            let ours = canonical(&image.pixels);
-            let samples = ours.as_raw().iter().zip(reference.as_raw());
-            let apart: u64 = samples.map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
-            let mean = apart as f64 / ours.as_raw().len() as f64;
-            println!("{scene}_{n}: {mean:.3} levels from {scene}_1");
-            assert!(mean < 4.0, "{scene}_{n}: {mean} levels on average");
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs FACESCAN_TESTDATA"]
-fn a_blurred_image_has_a_lower_blur_score() {
-    let folder = testdata("pose_quality");
-    let score = |name: &str| {
-        let image = decode_file(&folder.join(name)).unwrap().pixels;
-        measure(&canonical(&image)).blur_score
-    };
-    let (blurred, sharp) = (score("bulk/blur.jpg"), score("reaction/close_eyes.jpeg"));
-    assert!(blurred * 2.0 < sharp, "{blurred} {sharp}");
 }

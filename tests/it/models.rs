@@ -7,8 +7,7 @@ use std::{
 
 use facescan_inference::{
     prepare::{PrepareError, prepare, rewrite},
-    registry::{Batch, ModelSpec, Registry},
-    tensor::{Port, Signature},
+    registry::{ModelSpec, Registry},
 };
 
 use crate::support::app::runtime_dir;
@@ -92,23 +91,4 @@ fn the_error_for_a_missing_shipped_file_says_how_to_fetch_it() {
     let folder = tempfile::tempdir().unwrap();
     let error = prepare(&model("sface-2021dec"), folder.path(), folder.path()).unwrap_err();
     assert!(error.to_string().ends_with("`scripts/setup` fetches it"));
-}
-
-#[test]
-fn a_signature_mismatch_names_the_model_and_the_field() {
-    let sface = model("sface-2021dec");
-    let port = |name: &str, dims: &[Option<usize>]| Port {
-        name: name.into(),
-        dims: dims.to_vec(),
-        is_f32: true,
-    };
-    let signature = Signature {
-        inputs: vec![port("data", &[None, Some(3), Some(112), Some(112)])],
-        outputs: vec![port("fc1", &[None, Some(512)])],
-    };
-    assert_eq!(
-        sface.check_signature(&signature).unwrap_err().to_string(),
-        "model `sface-2021dec`: field `dim`: the registry expects 128, the file has 512"
-    );
-    assert_eq!(sface.batch, Batch::Dynamic);
 }

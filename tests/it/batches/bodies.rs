@@ -1,7 +1,5 @@
 //! The formats of submissions, and entries that are refused alone.
 
-use std::convert::Infallible;
-
 use axum::{
     body::Body,
     http::{Request, StatusCode, header::CONTENT_TYPE},
@@ -271,23 +269,4 @@ async fn an_interrupted_request_without_a_key_leaves_no_batch() {
     assert_eq!(app.get("/batches").await.json()["results"], json!([]));
     let files = super::stored_files(&app.app.config.data_dir.join("payloads"));
     assert!(files.is_empty(), "{files:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_in_small_pieces_is_read_line_by_line() {
-    let app = TestApp::start().await;
-    let text = lines(&[
-        json!({"operation": "detect"}),
-        item("a", "t1.jpg"),
-        item("b", "biden.jpg"),
-    ]);
-    let pieces: Vec<_> = text
-        .trim_end()
-        .as_bytes()
-        .chunks(1000)
-        .map(|piece| Ok::<_, Infallible>(piece.to_vec()))
-        .collect();
-    let body = Body::from_stream(stream::iter(pieces));
-    let reply = app.post_as("/batches", NDJSON, body).await;
-    assert_eq!(reply.json()["accepted"], 2, "{:?}", reply.body);
 }
