@@ -1,11 +1,13 @@
 //! Tokens of an OpenID Connect issuer: JSON Web Tokens (RFC 7519) whose keys the issuer publishes (RFC 7517).
 
+mod error;
 mod key_set;
 mod signatures;
 mod web;
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_config::{OpenId as Settings, is_tenant, scope::Scopes};
 use facescan_pipeline::{
@@ -16,11 +18,8 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use self::key_set::KeySet;
-pub use self::{
-    key_set::{JwksError, JwksSource},
-    web::WebJwks,
-};
+pub use self::error::JwksError;
+use self::{key_set::KeySet, web::WebJwks};
 use super::error::AccessError;
 
 /// How far the clocks of the issuer and of this machine may differ.
@@ -52,24 +51,34 @@ pub struct OpenId {
 }
 
 impl OpenId {
-    /// Accepts the tokens that the settings ask for. Returns `None` if they name no issuer or no audience.
-    pub fn new(
+    /// Accepts the tokens that the settings ask for. Returns `None` if they name no issuer.
+    ///
+    /// # Errors
+    /// Returns an error if the settings name no audience, or if the client of the issuer cannot be set up.
+    pub fn from_settings(
         settings: &Settings,
         tenant: &str,
-        source: Arc<dyn JwksSource>,
         clock: Arc<dyn Clock>,
-    ) -> Option<Self> {
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(url) = settings.issuer.clone() else {
+            return Ok(None);
+        };
+        let audience = settings.audience.clone().context(
+            "openid.issuer needs openid.audience; set it to the audience of the tokens for this server",
+        )?;
         signatures::install();
         // The issuer of a token is compared as text, and a URL ends with a slash that issuers leave out.
-        let issuer = settings.issuer.as_ref()?.as_str().trim_end_matches('/');
-        Some(Self {
-            issuer: issuer.to_owned(),
-            audience: settings.audience.clone()?,
+        let issuer = url.as_str().trim_end_matches('/').to_owned();
+        let source = WebJwks::new(url, settings.jwks_url.clone())
+            .context("setting up the client of the OpenID issuer")?;
+        Ok(Some(Self {
+            issuer,
+            audience,
             settings: settings.clone(),
             tenant: tenant.to_owned(),
             keys: KeySet::new(source, Arc::clone(&clock)),
             clock,
-        })
+        }))
     }
 
     /// Returns whether a credential has the form of a token.

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use facescan_audit::{AuditLog, key::AuditKey, refusals::RefusalLog};
 use facescan_batches::{
     Batches,
@@ -52,12 +52,7 @@ use super::{
     store_fault::StoreFault,
 };
 use crate::{
-    access::{
-        authenticator::Authenticator,
-        keys::ApiKeys,
-        openid::{OpenId, WebJwks},
-        rate_limit::RateLimits,
-    },
+    access::{authenticator::Authenticator, keys::ApiKeys, openid::OpenId, rate_limit::RateLimits},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
 };
@@ -221,30 +216,9 @@ fn authenticator(
     keys: Store,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<Authenticator> {
-    let openid = openid(config, clock)?;
-    Ok(Authenticator::new(config, keys, openid, Arc::clone(clock)))
-}
-
-/// Accepts the tokens of the issuer that the settings name, if they name one.
-fn openid(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<Option<OpenId>> {
-    let settings = &config.openid;
-    let Some(issuer) = settings.issuer.clone() else {
-        return Ok(None);
-    };
-    if settings.audience.is_none() {
-        bail!(
-            "openid.issuer needs openid.audience; set it to the audience of the tokens for this server"
-        );
-    }
-    let source = WebJwks::new(issuer, settings.jwks_url.clone())
-        .context("setting up the client of the OpenID issuer")?;
     let tenant = &config.store.tenant;
-    Ok(OpenId::new(
-        settings,
-        tenant,
-        Arc::new(source),
-        Arc::clone(clock),
-    ))
+    let openid = OpenId::from_settings(&config.openid, tenant, Arc::clone(clock))?;
+    Ok(Authenticator::new(config, keys, openid, Arc::clone(clock)))
 }
 
 async fn collections(

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
 use facescan_clock::Clock;
 use jsonwebtoken::{
     Algorithm, DecodingKey,
     jwk::{Jwk, JwkSet, PublicKeyUse},
 };
-use thiserror::Error;
 use tokio::sync::Mutex;
+
+use super::{error::JwksError, web::WebJwks};
 
 /// How long keys are used before they are read again.
 const FRESH: Duration = Duration::from_secs(3600);
@@ -23,21 +23,9 @@ const RETRY: Duration = Duration::from_secs(30);
 /// While the issuer is unavailable, keys are used for this long.
 const MAX_STALE: Duration = Duration::from_secs(24 * 3600);
 
-/// Why the keys of the issuer cannot be read.
-#[derive(Debug, Error)]
-#[error("the keys of the issuer cannot be read: {0}")]
-pub struct JwksError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
-
-/// Reads the keys of the issuer.
-#[async_trait]
-pub trait JwksSource: Send + Sync {
-    /// Returns the keys that the issuer publishes now.
-    async fn read(&self) -> Result<JwkSet, JwksError>;
-}
-
 /// The keys of an issuer, read when they are needed.
 pub(super) struct KeySet {
-    source: Arc<dyn JwksSource>,
+    source: WebJwks,
     clock: Arc<dyn Clock>,
     known: RwLock<Option<Known>>,
     /// Held while the keys are read, so that one request at a time reads them.
@@ -52,7 +40,7 @@ struct Known {
 }
 
 impl KeySet {
-    pub(super) fn new(source: Arc<dyn JwksSource>, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(source: WebJwks, clock: Arc<dyn Clock>) -> Self {
         Self {
             source,
             clock,

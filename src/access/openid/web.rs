@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use facescan_outbound::{read, tls};
 use jsonwebtoken::jwk::JwkSet;
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
-use super::key_set::{JwksError, JwksSource};
+use super::error::JwksError;
 
 /// The time limit of a request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,6 +51,15 @@ impl WebJwks {
         serde_json::from_slice(&body).map_err(failed)
     }
 
+    /// Returns the keys that the issuer publishes now.
+    ///
+    /// # Errors
+    /// Returns an error if the issuer does not answer with keys.
+    pub(super) async fn read(&self) -> Result<JwkSet, JwksError> {
+        let address = self.address().await?;
+        self.get(address).await
+    }
+
     /// Returns the address of the keys.
     async fn address(&self) -> Result<Url, JwksError> {
         if let Some(url) = &self.jwks_url {
@@ -70,12 +78,4 @@ impl WebJwks {
 
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> JwksError {
     JwksError(error.into())
-}
-
-#[async_trait]
-impl JwksSource for WebJwks {
-    async fn read(&self) -> Result<JwkSet, JwksError> {
-        let address = self.address().await?;
-        self.get(address).await
-    }
 }
