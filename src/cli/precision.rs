@@ -95,12 +95,6 @@ struct Pair {
 }
 
 async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair>> {
-    let names = |profile: Profile| {
-        serde_json::to_value(profile)
-            .ok()
-            .and_then(|name| name.as_str().map(str::to_owned))
-            .unwrap_or_default()
-    };
     let mut pairs: Vec<Pair> = Vec::new();
     for found in files::images(&args.paths) {
         let path = found.path.display().to_string();
@@ -111,22 +105,10 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
         let decoded = decode(&image.bytes, &app.pipeline.decoding).with_context(|| path)?;
         let pixels = Arc::new(decoded.pixels);
         let ways = ways(app, &pixels, args).await;
-        for (index, (profile, on_device, first)) in ways.iter().enumerate() {
-            for (other, other_on, second) in &ways[index + 1..] {
-                // A device is compared only with the CPU, by the same profile.
-                let is_asked = match (on_device, other_on) {
-                    (None, None) => true,
-                    (None, Some(_)) => profile == other,
-                    _ => false,
-                };
-                if !is_asked {
-                    continue;
-                }
-                let name = names(*profile);
-                let other_name = match other_on {
-                    Some(device) => format!("{} on {device}", names(*other)),
-                    None => names(*other),
-                };
+        for (index, first) in ways.iter().enumerate() {
+            let others = ways[index + 1..].iter();
+            for second in others.filter(|second| first.is_compared_with(second)) {
+                let (name, other_name) = (first.name(), second.name());
                 let known = pairs
                     .iter()
                     .position(|pair| pair.first == name && pair.second == other_name);
@@ -138,7 +120,7 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
                     });
                     pairs.len() - 1
                 });
-                pairs[at].differences.add(first, second);
+                pairs[at].differences.add(&first.levels, &second.levels);
             }
         }
     }
@@ -149,7 +131,28 @@ async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair
     Ok(pairs)
 }
 
-type Way = (Profile, Option<String>, Vec<f32>);
+/// An image that was resized in one way.
+struct Way {
+    profile: Profile,
+    /// `None` is the CPU.
+    device: Option<String>,
+    levels: Vec<f32>,
+}
+
+impl Way {
+    fn name(&self) -> String {
+        let profile = self.profile.name();
+        match &self.device {
+            Some(device) => format!("{profile} on {device}"),
+            None => profile.to_owned(),
+        }
+    }
+
+    /// A device is compared only with the CPU, by the same profile.
+    fn is_compared_with(&self, second: &Self) -> bool {
+        self.device.is_none() && (second.device.is_none() || self.profile == second.profile)
+    }
+}
 
 /// Returns the image resized by every profile on the CPU, then on the device, in levels.
 async fn ways(app: &App, image: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way> {
@@ -165,7 +168,11 @@ async fn ways(app: &App, image: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way
         RowJob::new(image, &preprocess)
     };
     let mut ways: Vec<Way> = Profile::ALL
-        .map(|profile| (profile, None, job(profile).fill()))
+        .map(|profile| Way {
+            profile,
+            device: None,
+            levels: job(profile).fill(),
+        })
         .into();
     let preprocessing = &app.pipeline.preprocessing;
     if preprocessing.executor.has_device() {
@@ -175,7 +182,11 @@ async fn ways(app: &App, image: &Arc<RgbImage>, args: &PrecisionArgs) -> Vec<Way
                 let done = preprocessing.executor.run(Arc::new(job)).await;
                 if done.run.fallback.is_none() {
                     let device = preprocessing.assignment.state().active;
-                    ways.push((profile, Some(device), done.output));
+                    ways.push(Way {
+                        profile,
+                        device: Some(device),
+                        levels: done.output,
+                    });
                 }
             }
         }
