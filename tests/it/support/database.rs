@@ -106,7 +106,7 @@ impl Database {
 
     /// Returns the first column of the rows of a query.
     async fn texts(&self, query: &str) -> Vec<String> {
-        let query = sqlx::AssertSqlSafe(query);
+        let query = AssertSqlSafe(query);
         match self {
             Self::Sqlite { url } => {
                 let mut connection = SqliteConnection::connect(url).await.unwrap();
@@ -124,23 +124,8 @@ impl Database {
 
     /// Returns the result of a `SELECT count(*)`.
     pub async fn count(&self, query: &str) -> i64 {
-        let query = AssertSqlSafe(query);
-        match self {
-            Self::Sqlite { url } => {
-                let mut connection = SqliteConnection::connect(url).await.unwrap();
-                sqlx::query_scalar(query)
-                    .fetch_one(&mut connection)
-                    .await
-                    .unwrap()
-            }
-            Self::Postgres { options } => {
-                let mut connection = options.connect().await.unwrap();
-                sqlx::query_scalar(query)
-                    .fetch_one(&mut connection)
-                    .await
-                    .unwrap()
-            }
-        }
+        let rows = self.texts(&format!("SELECT CAST(({query}) AS text)")).await;
+        rows[0].parse().unwrap()
     }
 }
 
