@@ -162,13 +162,7 @@ async fn act(batch: &OneBatch, method: Method, action: &str) -> anyhow::Result<(
 async fn items(batch: &OneBatch, query: &[(&str, String)]) -> anyhow::Result<()> {
     let client = Client::new(&batch.server)?;
     let path = path_with(&format!("/batches/{}/items", batch.id), query);
-    let response = client
-        .send(|| {
-            let request = client.request(Method::GET, &path)?;
-            Ok(request.header("accept", "application/x-ndjson"))
-        })
-        .await?;
-    let mut lines = response.bytes_stream();
+    let mut lines = client.lines(&path).await?.bytes_stream();
     let mut out = io::stdout();
     while let Some(part) = lines.try_next().await? {
         out.write_all(&part)?;

@@ -144,6 +144,18 @@ impl Client {
         answer.json().await.context("parsing the answer")
     }
 
+    /// Asks for a list as JSON lines.
+    ///
+    /// # Errors
+    /// The errors of [`send`](Self::send).
+    pub async fn lines(&self, path: &str) -> anyhow::Result<Response> {
+        self.send(|| {
+            let request = self.request(Method::GET, path)?;
+            Ok(request.header("accept", "application/x-ndjson"))
+        })
+        .await
+    }
+
     /// Sends a request without a body and parses the answer.
     ///
     /// # Errors

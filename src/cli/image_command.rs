@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{
     files::{self, Found},
-    runtime::{start_app, start_quiet_logs, store_nothing, tokio_runtime},
+    runtime::{Parts, start_quiet_logs, store_nothing, tokio_runtime},
 };
 use crate::app::App;
 
@@ -44,7 +44,7 @@ pub(super) fn run_storing_if<T>(
         store_nothing(&mut config);
     }
     tokio_runtime()?.block_on(async {
-        let app = start_app(config).await?;
+        let app = Parts::from_config(&config)?.start(config).await?;
         if stores {
             app.prepare_store().await.context("creating the tables")?;
         }

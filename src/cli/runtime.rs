@@ -111,32 +111,20 @@ impl Parts {
     ///
     /// # Errors
     /// The errors of [`backend`].
-    pub fn of(config: &Config) -> anyhow::Result<Self> {
+    pub fn from_config(config: &Config) -> anyhow::Result<Self> {
         Ok(Self {
             backend: backend(config)?,
             clock: Arc::new(SystemClock::start()),
         })
     }
-}
 
-/// Loads ONNX Runtime and starts the application with it.
-///
-/// # Errors
-/// Returns an error if the runtime is missing, a model does not match its registry entry, or the database cannot be
-/// used.
-pub async fn start_app(config: Config) -> anyhow::Result<App> {
-    let parts = Parts::of(&config)?;
-    start_app_on(config, parts).await
-}
-
-/// Starts the application with these parts.
-///
-/// # Errors
-/// The errors of [`start_app`], without those of the runtime.
-pub async fn start_app_on(config: Config, parts: Parts) -> anyhow::Result<App> {
-    App::builder(config, parts.backend, parts.clock)
-        .build()
-        .await
+    /// Starts the application with these parts.
+    ///
+    /// # Errors
+    /// Returns an error if a model does not match its registry entry, or the database cannot be used.
+    pub async fn start(self, config: Config) -> anyhow::Result<App> {
+        App::builder(config, self.backend, self.clock).build().await
+    }
 }
 
 /// Opens the database of a command that runs no model, and creates or upgrades its tables.

@@ -13,10 +13,7 @@ use facescan_telemetry::causes::with_causes;
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{
-        Parts, open_database, run_to_shutdown, start_app_on, start_logs, start_telemetry,
-        tokio_runtime,
-    },
+    runtime::{Parts, open_database, run_to_shutdown, start_logs, start_telemetry, tokio_runtime},
     worker,
 };
 use crate::{
@@ -44,7 +41,7 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the start or the listener fails.
 pub fn run(config: Config) -> anyhow::Result<ExitCode> {
-    run_on(config, Parts::of)
+    run_on(config, Parts::from_config)
 }
 
 /// Serves requests with the parts that `open` returns until a signal arrives.
@@ -79,7 +76,7 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let address = (config.server.host.clone(), config.server.port);
     let deadline = config.server.shutdown_timeout();
     let tls = open_tls(&config.server)?;
-    let app = Arc::new(start_app_on(config, parts).await?);
+    let app = Arc::new(parts.start(config).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {
         format!(
             "listening on {}:{}; is another server running there? set server.port to a free port",

@@ -233,15 +233,9 @@ impl Submitting {
 /// Returns the ids of all items of a batch.
 async fn known_ids(client: &Client, id: Uuid) -> anyhow::Result<HashSet<String>> {
     let path = format!("/batches/{id}/items?embedding_format=none&data=false");
-    let response = client
-        .send(|| {
-            let request = client.request(Method::GET, &path)?;
-            Ok(request.header("accept", "application/x-ndjson"))
-        })
-        .await?;
+    let mut parts = client.lines(&path).await?.bytes_stream();
     let mut known = HashSet::new();
     let mut rest: Vec<u8> = Vec::new();
-    let mut parts = response.bytes_stream();
     while let Some(part) = parts.try_next().await? {
         rest.extend_from_slice(&part);
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {

@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{Parts, run_to_shutdown, start_app_on, start_telemetry, success_if},
+    runtime::{Parts, run_to_shutdown, start_telemetry, success_if},
     serve,
 };
 use crate::{
@@ -145,7 +145,7 @@ pub(super) async fn listen(
 /// # Errors
 /// Returns an error if the start fails.
 pub fn run(config: Config, args: &WorkerArgs) -> anyhow::Result<ExitCode> {
-    run_on(config, Parts::of, args)
+    run_on(config, Parts::from_config, args)
 }
 
 /// Processes the items of batches with the parts that `open` returns until a signal arrives.
@@ -165,7 +165,7 @@ pub fn run_on(
             0 => DEFAULT_CHUNKS,
             workers => workers,
         });
-        let app = Arc::new(start_app_on(config, parts).await?);
+        let app = Arc::new(parts.start(config).await?);
         serve::prepare_store(&app).await;
         tracing::info!(chunks, "processing batches");
         let forced = serve::stop_at_signal(app.lifecycle.clone(), "returning the chunks");

@@ -9,7 +9,7 @@ use super::{
     DevicesArgs,
     figures::{Application, Toggle},
 };
-use crate::app::App;
+use crate::{app::App, cli::runtime::store_nothing};
 use facescan_clock::SystemClock;
 use facescan_config::Config;
 use facescan_inference::{
@@ -41,8 +41,7 @@ impl<'a> Session<'a> {
         backend: &Arc<dyn Backend>,
     ) -> anyhow::Result<Self> {
         let mut config = config.clone();
-        // Nothing is stored, so no database file may be created.
-        config.database.url = Some("sqlite::memory:".to_owned().into());
+        store_nothing(&mut config);
         let devices = &mut config.devices;
         devices.all_gpu = toggle == Toggle::On;
         for own in devices.operations.values_mut() {
