@@ -82,7 +82,7 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
         ..args.folder.request()
     };
     let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
-    let faces = Faces::of(app, &plan, args).await?;
+    let faces = Faces::find(app, &plan, args).await?;
     let people: Vec<_> = faces.people.into_values().collect();
     let measured = measure(&people, args.seed);
     anyhow::ensure!(
@@ -113,7 +113,7 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
 
 impl Faces {
     /// Embeds every image of the set, in the order of the names.
-    async fn of(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
+    async fn find(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
         let mut faces = Self::default();
         let scans = args.folder.scan_each(app, plan, |_, path, scan| {
             let scan = scan.with_context(|| path.display().to_string())?;

@@ -85,7 +85,7 @@ pub fn run(
             let max_far = app.config.recognition.max_search_far;
             check(calibration, max_far, (args.far, Some(args.min_faces)))?;
         }
-        let found = FoundFaces::of(app, args).await?;
+        let found = FoundFaces::find(app, args).await?;
         let people = found.group(app, args)?;
         Ok((found, people, out))
     })?;
@@ -129,7 +129,7 @@ struct FaceLine<'a> {
 
 impl FoundFaces {
     /// Embeds the faces of every image, in the order of the names.
-    async fn of(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
+    async fn find(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
         let mut request = args.folder.request();
         request.detection.min_score = args.min_score;
         // The quality that a search asks for suffices to found a person.

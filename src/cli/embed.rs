@@ -73,7 +73,7 @@ pub fn run(
         Kind::Image => {}
     }
     args.scan.check_prints_vectors()?;
-    let ending = args.out.as_deref().map(Ending::of).transpose()?;
+    let ending = args.out.as_deref().map(Ending::from_path).transpose()?;
     let (stores, paths) = (args.scan.store, &args.scan.paths);
     let failures = run_storing_if(stores, config, provenance, paths, async |app| {
         let plan = args.plan(app)?;
@@ -122,7 +122,7 @@ async fn embed_all(
     let (paths, jobs) = (&args.scan.paths, args.scan.jobs);
     for_each_image(app, paths, jobs, embed, |_, found, vectors| {
         failures += usize::from(vectors.is_err());
-        Record::of(&found.path, vectors)
+        Record::from_vectors(&found.path, vectors)
             .into_iter()
             .try_for_each(|record| file.write(record))
     })
@@ -151,12 +151,12 @@ async fn vectors_of(
             let scanned = runner.run(context, image, options.as_ref()).await;
             let scan = scanned.map_err(entry_in_full)?.result;
             let faces = scan.faces.into_iter().enumerate();
-            faces.filter_map(Vector::of_face).collect()
+            faces.filter_map(Vector::from_face).collect()
         }
         Plan::Images(plan) => {
             let output = runner.run(context, image, plan).await;
             let embedded = output.map_err(entry_in_full)?.result;
-            let vector = embedded.embedding.map(Vector::of_image);
+            let vector = embedded.embedding.map(Vector::from_image);
             vector.into_iter().collect()
         }
     })

@@ -81,7 +81,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(path: &Path) -> anyhow::Result<Self> {
+    fn from_path(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Self::Npy),
             Some("safetensors") => Ok(Self::Safetensors),
@@ -140,7 +140,7 @@ pub fn run(
     args: &PreprocessArgs,
 ) -> anyhow::Result<ExitCode> {
     config.preprocess.strict |= args.strict;
-    let kind = Kind::of(&args.out)?;
+    let kind = Kind::from_path(&args.out)?;
     let request = PreprocessRequest {
         height: args.height,
         width: args.width,
@@ -246,12 +246,12 @@ mod tests {
 
     #[test]
     fn the_type_of_file_follows_from_its_name() {
-        assert_eq!(Kind::of(Path::new("a/b.npy")).unwrap(), Kind::Npy);
+        assert_eq!(Kind::from_path(Path::new("a/b.npy")).unwrap(), Kind::Npy);
         assert_eq!(
-            Kind::of(Path::new("b.safetensors")).unwrap(),
+            Kind::from_path(Path::new("b.safetensors")).unwrap(),
             Kind::Safetensors
         );
-        assert!(Kind::of(Path::new("b.pt")).is_err());
+        assert!(Kind::from_path(Path::new("b.pt")).is_err());
         assert_eq!(beside(Path::new("b.npy")), Path::new("b.npy.index.jsonl"));
     }
 }

@@ -43,7 +43,7 @@ pub fn publish<W: Serialize + fmt::Display, T: Serialize>(
             .collect(),
         commit: device::commit(),
         build: BUILD,
-        device: Device::of_this_machine(),
+        device: Device::get(),
         workload,
         figures,
     };

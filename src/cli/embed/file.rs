@@ -33,7 +33,7 @@ impl Ending {
     ///
     /// # Errors
     /// Returns an error if the name has another ending.
-    pub fn of(path: &Path) -> anyhow::Result<Self> {
+    pub fn from_path(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Self::Npy),
             Some("parquet") => Ok(Self::Parquet),

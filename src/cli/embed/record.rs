@@ -31,7 +31,7 @@ pub struct FacePlace {
 
 impl Vector {
     /// Returns the vector of a face, or `None` if the face has none because it cannot be aligned.
-    pub fn of_face((number, face): (usize, Face)) -> Option<Self> {
+    pub fn from_face((number, face): (usize, Face)) -> Option<Self> {
         Some(Self {
             face: Some(FacePlace {
                 face: number,
@@ -43,7 +43,7 @@ impl Vector {
     }
 
     /// Returns the vector of a whole image.
-    pub fn of_image(embedding: Embedding) -> Self {
+    pub fn from_image(embedding: Embedding) -> Self {
         Self {
             face: None,
             embedding,
@@ -63,7 +63,7 @@ pub struct Record {
 
 impl Record {
     /// Creates the lines of one image, at least one.
-    pub fn of(path: &Path, vectors: Result<Vec<Vector>, ErrorEntry>) -> Vec<Self> {
+    pub fn from_vectors(path: &Path, vectors: Result<Vec<Vector>, ErrorEntry>) -> Vec<Self> {
         let path = path.display().to_string();
         let without = |error| Self {
             path: path.clone(),

@@ -17,7 +17,7 @@ struct Server {
 
 impl Server {
     /// Starts a server whose certificate names `host`.
-    async fn of(host: &str) -> Self {
+    async fn start(host: &str) -> Self {
         let (acceptor, certificate) = acceptor(host);
         let listener = Encrypted {
             listener: TcpListener::bind(("127.0.0.1", 0)).await.unwrap(),
@@ -59,9 +59,9 @@ impl Listener for Encrypted {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_hosts_with_a_trusted_and_matching_certificate_are_fetched_from() {
-    let trusted = Server::of("127.0.0.1").await;
-    let unknown = Server::of("127.0.0.1").await;
-    let elsewhere = Server::of("pictures.test").await;
+    let trusted = Server::start("127.0.0.1").await;
+    let unknown = Server::start("127.0.0.1").await;
+    let elsewhere = Server::start("pictures.test").await;
     let roots = tempfile::NamedTempFile::new().unwrap();
     let certificates = [&*trusted.certificate, &elsewhere.certificate].concat();
     std::fs::write(&roots, certificates).unwrap();

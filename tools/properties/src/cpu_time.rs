@@ -15,7 +15,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 const TICKS_PER_S: u64 = 100;
 
 /// Returns the time that all threads of the process have worked.
-pub fn of_process() -> Duration {
+pub fn process_time() -> Duration {
     let ticks = || {
         let line = fs::read_to_string("/proc/self/stat").ok()?;
         // The name of the program can have spaces. The 12th and 13th field behind it are the times for the program and for the system.
@@ -32,7 +32,7 @@ pub fn of_process() -> Duration {
 }
 
 /// Returns the time that this thread has worked.
-fn of_thread() -> Duration {
+fn thread_time() -> Duration {
     let nanoseconds = || {
         let line = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         line.split_whitespace().next()?.parse().ok()
@@ -48,9 +48,9 @@ pub async fn with_longest_poll<F: Future>(future: F) -> (F::Output, Duration) {
     let mut future = pin!(future);
     let mut longest = Duration::ZERO;
     let output = poll_fn(|cx| {
-        let before = of_thread();
+        let before = thread_time();
         let polled = future.as_mut().poll(cx);
-        longest = longest.max(of_thread().saturating_sub(before));
+        longest = longest.max(thread_time().saturating_sub(before));
         polled
     });
     (output.await, longest)

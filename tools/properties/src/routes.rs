@@ -14,7 +14,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use crate::{
-    cpu_time::{of_process, with_longest_poll},
+    cpu_time::{process_time, with_longest_poll},
     server::with_server,
 };
 
@@ -84,7 +84,7 @@ impl Route {
             .expect("a request");
         with_server(async |state| {
             let router = ROUTER.get_or_init(|| facescan::http::router(state.clone()));
-            let began = of_process();
+            let began = process_time();
             let (Ok(response), longest_poll) =
                 with_longest_poll(router.clone().oneshot(request)).await;
             let status = response.status().as_u16();
@@ -93,7 +93,7 @@ impl Route {
                 status,
                 body: body.expect("a body in memory"),
                 longest_poll,
-                time: of_process().saturating_sub(began),
+                time: process_time().saturating_sub(began),
             }
         })
     }

@@ -18,7 +18,7 @@ pub struct Device {
 
 impl Device {
     /// Describes this machine.
-    pub fn of_this_machine() -> Self {
+    pub fn get() -> Self {
         let system =
             System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing()));
         Self {

@@ -33,15 +33,19 @@ fn records() -> Vec<Record> {
         ("d.jpg", Ok(vec![vector(None, [-1.0, 0.0])])),
     ]
     .into_iter()
-    .flat_map(|(path, vectors)| Record::of(Path::new(path), vectors))
+    .flat_map(|(path, vectors)| Record::from_vectors(Path::new(path), vectors))
     .collect()
 }
 
 fn written(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    let mut file =
-        VectorFile::create(Some((&path, Ending::of(&path).unwrap())), "c0ffee", 2).unwrap();
+    let mut file = VectorFile::create(
+        Some((&path, Ending::from_path(&path).unwrap())),
+        "c0ffee",
+        2,
+    )
+    .unwrap();
     for record in records() {
         file.write(record).unwrap();
     }
@@ -110,6 +114,8 @@ fn a_parquet_table_can_be_read_back() {
 
 #[test]
 fn other_endings_are_refused() {
-    let said = Ending::of(Path::new("v.csv")).unwrap_err().to_string();
+    let said = Ending::from_path(Path::new("v.csv"))
+        .unwrap_err()
+        .to_string();
     assert!(said.contains(".npy, .parquet or .jsonl"), "{said}");
 }
