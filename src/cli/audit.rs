@@ -63,9 +63,6 @@ fn read_head(text: &str) -> Result<NotedHead, String> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Returns an error if the database cannot be used or the output cannot be written.
 pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
     let key = AuditKey::new(config.audit.secret.as_ref());
     let noted = match &command {

@@ -69,9 +69,6 @@ pub struct OneBatch {
 }
 
 /// Runs a command.
-///
-/// # Errors
-/// Returns an error if the server refuses the request or cannot be reached.
 pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
         match command {

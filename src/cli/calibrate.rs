@@ -45,9 +45,6 @@ pub struct CalibrateArgs {
 }
 
 /// Measures, prints the table, and writes it if there is a target.
-///
-/// # Errors
-/// Returns an error if the start fails, an image cannot be read, or the set is too small.
 pub fn run(
     config: Config,
     provenance: &Provenance,

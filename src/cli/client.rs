@@ -61,9 +61,6 @@ pub struct Client {
 
 impl Client {
     /// Creates a client. It connects to nothing yet.
-    ///
-    /// # Errors
-    /// Returns an error if TLS cannot be set up.
     pub fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::client_config()?)
@@ -77,9 +74,6 @@ impl Client {
     }
 
     /// Begins a request to a path with a query.
-    ///
-    /// # Errors
-    /// Returns an error if the path cannot be added to the address of the server.
     pub fn request(&self, method: Method, path: &str) -> anyhow::Result<RequestBuilder> {
         let base = self.server.as_str().trim_end_matches('/');
         let url: Url = format!("{base}{path}")
@@ -135,9 +129,6 @@ impl Client {
     }
 
     /// Sends a JSON body and parses the answer.
-    ///
-    /// # Errors
-    /// The errors of [`send`](Self::send), and an error if the answer is not JSON.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         let request = || Ok(self.request(Method::POST, path)?.json(body));
         let answer = self.send(request).await?;
@@ -145,9 +136,6 @@ impl Client {
     }
 
     /// Asks for a list as JSON lines.
-    ///
-    /// # Errors
-    /// The errors of [`send`](Self::send).
     pub async fn lines(&self, path: &str) -> anyhow::Result<Response> {
         self.send(|| {
             let request = self.request(Method::GET, path)?;
@@ -157,9 +145,6 @@ impl Client {
     }
 
     /// Sends a request without a body and parses the answer.
-    ///
-    /// # Errors
-    /// The errors of [`send`](Self::send), and an error if the answer is not JSON.
     pub async fn json(&self, method: Method, path: &str) -> anyhow::Result<Value> {
         let response = self.send(|| self.request(method.clone(), path)).await?;
         let text = response.text().await.context("reading the answer")?;
@@ -191,9 +176,6 @@ pub fn json_object(text: &str) -> Result<Value, String> {
 }
 
 /// Returns the entry of a file or URL in a JSON body.
-///
-/// # Errors
-/// Returns an error if the file cannot be read.
 pub async fn image_entry(found: &Found) -> anyhow::Result<Value> {
     if let Some(reason) = &found.unreadable {
         bail!("{reason}");

@@ -58,9 +58,6 @@ pub struct ClusterArgs {
 }
 
 /// Groups the faces, and writes one line for each person.
-///
-/// # Errors
-/// Returns an error if the start fails, the embedder has no calibration, or the people cannot be written.
 pub fn run(
     config: Config,
     provenance: &Provenance,

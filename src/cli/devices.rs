@@ -29,9 +29,6 @@ pub struct DevicesArgs {
 
 /// Loads the models as the server does and prints the result. It also tries the execution providers that no operation
 /// uses.
-///
-/// # Errors
-/// Returns an error if the models cannot be loaded or the output cannot be written.
 pub fn run(
     mut config: Config,
     provenance: &Provenance,

@@ -36,9 +36,6 @@ pub struct EnrollArgs {
 }
 
 /// Enrolls the faces, and prints one JSON line for each image.
-///
-/// # Errors
-/// Returns an error if the server refuses a request or cannot be reached.
 pub fn run(args: &EnrollArgs) -> anyhow::Result<ExitCode> {
     files::check(&args.to.paths)?;
     tokio_runtime()?.block_on(async {

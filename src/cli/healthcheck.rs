@@ -16,9 +16,6 @@ use facescan_outbound::tls;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends a request to `/readyz`.
-///
-/// # Errors
-/// Returns an error if the HTTP client cannot be built.
 pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     let url = url.unwrap_or_else(|| own_address(config));
     let url = format!("{}/readyz", url.trim_end_matches('/'));

@@ -28,9 +28,6 @@ pub(super) fn run<T>(
 
 /// Starts the application, does the work of a command with it, and closes it. A command that stores nothing creates no
 /// database file.
-///
-/// # Errors
-/// Returns an error if a path does not exist or the start fails, or the error of the work.
 pub(super) fn run_storing_if<T>(
     stores: bool,
     mut config: Config,

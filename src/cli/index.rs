@@ -45,9 +45,6 @@ struct Opened {
 }
 
 /// Runs a command.
-///
-/// # Errors
-/// Returns an error if the database or the index cannot be used.
 pub fn run(
     config: &Config,
     provenance: &Provenance,

@@ -64,9 +64,6 @@ pub struct CreateArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Returns an error if a value is not valid or the database cannot be used.
 pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     let own = |tenant: Option<String>| tenant.unwrap_or_else(|| config.store.tenant.clone());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

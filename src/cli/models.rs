@@ -48,9 +48,6 @@ pub enum ModelsCommand {
 }
 
 /// Runs the command and prints the result to standard output.
-///
-/// # Errors
-/// Returns an error if a model is unknown, a file is wrong or cannot be made, or the output cannot be written.
 pub fn run(
     command: ModelsCommand,
     registry: &Registry,

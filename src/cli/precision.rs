@@ -53,9 +53,6 @@ struct Compared {
 }
 
 /// Compares the ways of resizing and prints the differences.
-///
-/// # Errors
-/// Returns an error if the start fails, an image cannot be decoded, or a file cannot be written.
 pub fn run(
     config: Config,
     provenance: &Provenance,

@@ -118,9 +118,6 @@ pub fn run(config: Config, provenance: &Provenance, args: ProcessArgs) -> anyhow
 }
 
 /// Runs `facescan anonymize`.
-///
-/// # Errors
-/// Returns the same errors as [`run`].
 pub fn anonymize(
     config: Config,
     provenance: &Provenance,

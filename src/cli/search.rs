@@ -32,9 +32,6 @@ pub struct SearchArgs {
 }
 
 /// Searches for the face of each image. Prints a table on a terminal, and one JSON line for each image otherwise.
-///
-/// # Errors
-/// Returns an error if the server refuses a search or cannot be reached.
 pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
     files::check(&args.of.paths)?;
     let mut options = args.options.clone();

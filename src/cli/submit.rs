@@ -73,9 +73,6 @@ fn operations() -> impl TypedValueParser<Value = BatchOperation> {
 }
 
 /// Sends the items and prints the batch.
-///
-/// # Errors
-/// Returns an error if the server refuses the batch or cannot be reached, or if a list cannot be read.
 pub fn run(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
     let key = match &args.resume {
         Some(key) => key.clone(),

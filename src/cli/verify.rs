@@ -48,9 +48,6 @@ pub struct VerifyArgs {
 }
 
 /// Compares the faces and prints the result as JSON.
-///
-/// # Errors
-/// Returns an error if the start fails, or if an image has no face.
 pub fn run(config: Config, provenance: &Provenance, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let paths = [args.a.clone(), args.b.clone()];
     for path in &paths {

@@ -131,9 +131,6 @@ fn distinct<T: Copy + PartialEq>(asked: &[T], all: &[T]) -> Vec<T> {
 }
 
 /// Runs the measurement and prints the table.
-///
-/// # Errors
-/// Returns an error if the images have no faces, an application does not start, or the report cannot be written.
 pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let images = load_images(&args.images)?;
     let figures = run_to_end(measure(config, args, &images))?;

@@ -28,9 +28,6 @@ struct Report<'a, W, T> {
 }
 
 /// Prints the `tables` of the figures. If `folder` is `Some`, also writes the report to it.
-///
-/// # Errors
-/// Returns an error if a file cannot be written.
 pub fn publish<W: Serialize + fmt::Display, T: Serialize>(
     workload: &W,
     figures: &T,

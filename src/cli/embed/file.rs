@@ -30,9 +30,6 @@ pub enum Ending {
 
 impl Ending {
     /// Returns the type by the name of a file.
-    ///
-    /// # Errors
-    /// Returns an error if the name has another ending.
     pub fn from_path(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Self::Npy),
@@ -96,9 +93,6 @@ struct Line<'a> {
 
 impl VectorFile {
     /// Creates a file. Without a path, the lines go to standard output.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be created.
     pub fn create(
         out: Option<(&Path, Ending)>,
         vector_space: &str,
@@ -133,9 +127,6 @@ impl VectorFile {
     }
 
     /// Writes one line.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         match self {
             Self::Jsonl(lines) => lines.write(&record, true),
@@ -152,9 +143,6 @@ impl VectorFile {
     }
 
     /// Writes the remaining rows and returns the number of vectors.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn finish(self) -> anyhow::Result<usize> {
         match self {
             Self::Jsonl(lines) => lines.finish(),

@@ -23,9 +23,6 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
 }
 
 /// Draws the faces and writes the file.
-///
-/// # Errors
-/// Returns [`ApiError::Internal`] if the file cannot be written.
 pub async fn write(
     pipeline: &Pipeline,
     bytes: Bytes,

@@ -83,9 +83,6 @@ impl Part {
 }
 
 /// Measures the floor and prints it.
-///
-/// # Errors
-/// Returns an error if an image or a model cannot be used.
 pub fn run(config: &Config, args: &FloorArgs) -> anyhow::Result<ExitCode> {
     let images = load_images(&args.images)?;
     let threads = match args.threads {

@@ -49,9 +49,6 @@ pub struct PreprocessArgs {
 }
 
 /// Runs the measures and prints JSON: images per second by measure.
-///
-/// # Errors
-/// Returns an error if standard output cannot be written.
 pub fn run(args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     let material = Material {
         threads: args.threads.get(),

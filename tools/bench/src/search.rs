@@ -103,9 +103,6 @@ pub struct SearchArgs {
 }
 
 /// Runs the command and prints JSON.
-///
-/// # Errors
-/// Returns an error if the database cannot be used.
 pub fn run(config: &Config, args: &SearchArgs) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(measure(config, args))
 }

@@ -53,9 +53,6 @@ pub enum Work {
 impl Work {
     /// Creates the work of an operation in `app`, with the options of the settings and with steps that apply to every
     /// image.
-    ///
-    /// # Errors
-    /// Returns an error if the options of the settings are not valid.
     pub fn new(app: &App, operation: DeviceTask) -> Result<Self, PipelineError> {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let scan = |kind, aligned| {

@@ -99,9 +99,6 @@ impl Item {
     }
 
     /// Creates an item from pixels.
-    ///
-    /// # Errors
-    /// Returns an error if the image is too large for a BMP.
     pub fn new(pixels: RgbImage) -> anyhow::Result<Self> {
         let mut file = Cursor::new(Vec::new());
         let (width, height) = pixels.dimensions();

@@ -31,9 +31,6 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Starts the application with the settings in `config` and every toggle off or on.
-    ///
-    /// # Errors
-    /// Returns an error if a model cannot be used.
     pub async fn start(
         config: &Config,
         toggle: Toggle,

@@ -42,9 +42,6 @@ pub struct ParquetFile {
 
 impl ParquetFile {
     /// Creates a file. Its metadata contains the vector space and the length of its vectors.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn new(file: File, vector_space: &str, dim: usize) -> anyhow::Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let facts = [
@@ -65,9 +62,6 @@ impl ParquetFile {
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         self.vectors += usize::from(record.vector.is_some());
         self.rows.push(record);
@@ -78,9 +72,6 @@ impl ParquetFile {
     }
 
     /// Writes the remaining rows and returns the number of vectors.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be written.
     pub fn finish(mut self) -> anyhow::Result<usize> {
         if !self.rows.is_empty() {
             self.write_group()?;

@@ -31,9 +31,6 @@ pub type Placed<'a> = (&'a RgbImage, Letterbox);
 impl Bare {
     /// Opens the model with the device placement that the server uses on the CPU. There is a batch of one row for each
     /// image.
-    ///
-    /// # Errors
-    /// Returns an error if the model cannot be loaded.
     pub fn open(
         backend: &dyn Backend,
         (spec, placement): (&ModelSpec, DevicePlacement),
@@ -64,9 +61,6 @@ impl Bare {
     }
 
     /// Runs the model once, on the batch of the image with this index.
-    ///
-    /// # Errors
-    /// Returns an error if the run fails, or if there is no such image.
     pub fn run(&mut self, index: usize) -> anyhow::Result<()> {
         let batch = self.batches.get(index).context("there is no such image")?;
         self.session.run(Batch {

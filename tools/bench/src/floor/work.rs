@@ -54,9 +54,6 @@ pub struct Worker {
 }
 
 /// Opens the sessions of all threads, and counts the faces that the embedder has to process.
-///
-/// # Errors
-/// Returns an error if a model or an image cannot be used.
 pub async fn prepare(
     config: &Config,
     kind: ScanKind,
@@ -148,9 +145,6 @@ impl Worker {
     }
 
     /// Takes images in turn until the end of the window.
-    ///
-    /// # Errors
-    /// Returns an error if an image or a model fails.
     pub fn run(&mut self, work: &Work, window: Window) -> anyhow::Result<Part> {
         let mut part = Part::default();
         loop {

@@ -14,9 +14,6 @@ use facescan_imaging::{decode::decode, warp::align_face};
 
 impl Session<'_> {
     /// Returns the images at each size, and the faces that the detector finds at that size.
-    ///
-    /// # Errors
-    /// Returns an error if an image cannot be decoded, or no face is found at a size.
     pub async fn materials(
         &self,
         images: &[Image],
