@@ -62,7 +62,6 @@ fn read_head(text: &str) -> Result<NotedHead, String> {
     read().ok_or_else(|| "must be a number from 1, a colon and 64 hex digits".to_owned())
 }
 
-/// Runs the command.
 pub fn run(config: &Config, command: AuditCommand) -> anyhow::Result<ExitCode> {
     let key = AuditKey::new(config.audit.secret.as_ref());
     let noted = match &command {

@@ -68,7 +68,6 @@ pub struct OneBatch {
     id: Uuid,
 }
 
-/// Runs a command.
 pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
         match command {

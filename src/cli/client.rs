@@ -155,7 +155,6 @@ impl Client {
     }
 }
 
-/// Returns a path with a query.
 pub fn path_with(path: &str, query: &[(&str, String)]) -> String {
     let pairs = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(query)
@@ -196,7 +195,6 @@ fn retry_after(response: &Response) -> Option<Duration> {
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
-    /// The status.
     pub status: StatusCode,
     /// The server's code and text.
     text: String,

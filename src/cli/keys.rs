@@ -63,7 +63,6 @@ pub struct CreateArgs {
     digest: bool,
 }
 
-/// Runs the command.
 pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     let own = |tenant: Option<String>| tenant.unwrap_or_else(|| config.store.tenant.clone());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());

@@ -54,7 +54,6 @@ pub fn item(id: &str, name: &str) -> Value {
     json!({"id": id, "data": base64(&image_file(name))})
 }
 
-/// Posts JSON.
 pub async fn post_json(app: &TestApp, uri: &str, body: &Value) -> Reply {
     app.post_as(uri, "application/json", body.to_string()).await
 }

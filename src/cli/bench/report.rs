@@ -85,7 +85,6 @@ impl Table {
         Self(table)
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: &[&dyn fmt::Display]) {
         // An unescaped bar would end the cell.
         self.0.add_row(

@@ -55,7 +55,6 @@ impl Vector {
 pub struct Record {
     /// The path of the image.
     pub path: String,
-    /// The vector.
     pub vector: Option<Vector>,
     /// The error, if the image failed.
     pub error: Option<ErrorEntry>,

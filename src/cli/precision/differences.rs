@@ -26,7 +26,6 @@ pub struct Summary {
     pub values: u64,
     /// The largest difference in levels.
     pub max_levels: f64,
-    /// The mean in levels.
     pub mean_levels: f64,
     /// The median in levels, with a resolution of 0.001.
     pub median_levels: f64,

@@ -66,7 +66,6 @@ impl Database {
         }
     }
 
-    /// Executes a statement.
     pub async fn execute(&self, statement: &str) {
         match self {
             Self::Sqlite { url } => {
@@ -173,7 +172,6 @@ where
     }
 }
 
-/// Executes a statement.
 pub async fn execute(connection: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement))
         .execute(connection)

@@ -38,7 +38,6 @@ use facescan_inference::{
 pub enum Work {
     /// Detects faces.
     Detect(ScanPlan),
-    /// Runs a model on crops.
     Crop(CropModel),
     /// Prepares the input of the detector.
     Process(ScanPlan),

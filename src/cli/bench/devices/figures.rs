@@ -92,7 +92,6 @@ pub struct Cell {
 /// The times of batches in milliseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
-    /// The mean.
     pub mean_time_ms: f64,
     /// The median. Every percentile is one of the times and not a value between two.
     pub median_time_ms: f64,
@@ -162,7 +161,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// Adds a sample.
     pub fn extend(span: &mut Option<Self>, sample: Option<f64>) {
         let Some(now) = sample else {
             return;
@@ -190,7 +188,6 @@ impl Cell {
 }
 
 impl DevicesFigures {
-    /// Adds a cell.
     pub fn add(&mut self, operation: DeviceTask, size: Size, toggle: Toggle, cell: Cell) {
         let sizes = self.benchmark_results.entry(operation).or_default();
         sizes.entry(size).or_default().insert(toggle, cell);

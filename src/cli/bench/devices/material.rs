@@ -60,9 +60,7 @@ impl Size {
 
 /// The test material at one size.
 pub struct Material {
-    /// The size.
     pub size: Size,
-    /// The images.
     pub images: Vec<Item>,
     /// The aligned crops of the faces.
     pub crops: Vec<Item>,

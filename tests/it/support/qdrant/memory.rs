@@ -16,7 +16,6 @@ pub enum Id {
     Uuid(String),
 }
 
-/// A point.
 pub struct Point {
     pub vector: Vec<f32>,
     pub payload: HashMap<String, Value>,

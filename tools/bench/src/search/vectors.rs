@@ -123,7 +123,6 @@ fn synthetic(person: usize, dim: usize, random: &mut fastrand::Rng) -> Vec<f32> 
     unit(mixed.map(|(common, own)| common * a + own * b).collect())
 }
 
-/// Returns a random direction.
 pub(super) fn direction(random: &mut fastrand::Rng, dim: usize) -> Vec<f32> {
     unit((0..dim).map(|_| nearly_normal(random)).collect())
 }
