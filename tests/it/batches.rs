@@ -76,6 +76,12 @@ pub async fn read(app: &TestApp, id: &str) -> Value {
     reply.json()
 }
 
+/// Returns the state of a batch, and the number of items that have a result.
+pub fn state_and_ok(batch: &Value) -> (&str, u64) {
+    let ok = batch["counts"]["ok"].as_u64().unwrap();
+    (batch["state"].as_str().unwrap(), ok)
+}
+
 /// Returns the items of a page.
 pub async fn items(app: &TestApp, id: &str, query: &str) -> Vec<Value> {
     let reply = app.get(&format!("/batches/{id}/items?{query}")).await;
@@ -205,10 +211,7 @@ async fn grow(app: &TestApp) {
     }
     process_all(app).await;
     let open = read(app, &id).await;
-    assert_eq!(
-        (&open["state"], &open["counts"]["ok"]),
-        (&"open".into(), &2.into())
-    );
+    assert_eq!(state_and_ok(&open), ("open", 2));
     let closed = post_json(app, &format!("/batches/{id}/close"), &json!({})).await;
     assert_eq!(closed.json()["state"], "done");
     let late = post_json(app, &uri, &json!({"items": [item("c", "t1.jpg")]})).await;
@@ -276,10 +279,7 @@ async fn watch(app: &TestApp) {
         .find_map(|line| line.strip_prefix("data: "))
         .unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
-    assert_eq!(
-        (&data["state"], &data["counts"]["ok"]),
-        (&"done".into(), &1.into())
-    );
+    assert_eq!(state_and_ok(&data), ("done", 1));
     let event = text
         .lines()
         .find_map(|line| line.strip_prefix("id: "))

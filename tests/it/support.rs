@@ -8,4 +8,5 @@ pub mod database;
 pub mod nats;
 #[cfg(feature = "qdrant")]
 pub mod qdrant;
+pub mod silent;
 pub mod wire;

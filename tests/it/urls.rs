@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::{
     Router,
     body::Body,
@@ -10,16 +9,15 @@ use axum::{
     response::Redirect,
     routing::get,
 };
-use bytes::Bytes;
-use facescan_pipeline::ingest::fetch::{FetchError, Fetcher};
+use facescan_pipeline::ingest::fetch::Fetcher;
 use futures::FutureExt;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Notify};
-use url::Url;
+use tokio::net::TcpListener;
 
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
+    silent::Silent,
 };
 
 mod https;
@@ -208,31 +206,6 @@ async fn the_url_is_stored_as_the_source_unless_the_caller_names_one() {
             .iter()
             .any(|source| source["source_url"] == expected);
         assert!(is_kept, "{expected} in {sources:?}");
-    }
-}
-
-/// A fetcher that never answers. It notifies when a fetch starts and when a fetch is dropped.
-#[derive(Default)]
-struct Silent {
-    asked: Notify,
-    left: Arc<Notify>,
-}
-
-/// Notifies when it is dropped.
-struct Telling(Arc<Notify>);
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        self.0.notify_one();
-    }
-}
-
-#[async_trait]
-impl Fetcher for Silent {
-    async fn fetch(&self, _: &Url, _: u64) -> Result<Bytes, FetchError> {
-        let _telling = Telling(Arc::clone(&self.left));
-        self.asked.notify_one();
-        std::future::pending().await
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{
 use futures::stream;
 use serde_json::{Value, json};
 
-use super::{base64, id_of, item, items, process_all, read};
+use super::{base64, id_of, item, items, process_all, read, state_and_ok};
 use crate::{
     forms::multipart,
     support::app::{Reply, TestApp, image_file},
@@ -67,10 +67,7 @@ pub(super) async fn continue_an_interrupted_request(app: &TestApp) {
     );
     process_all(app).await;
     let done = read(app, &id_of(&receipt)).await;
-    assert_eq!(
-        (&done["state"], &done["counts"]["ok"]),
-        (&"done".into(), &7.into())
-    );
+    assert_eq!(state_and_ok(&done), ("done", 7));
 }
 
 #[tokio::test(flavor = "multi_thread")]

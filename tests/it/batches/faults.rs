@@ -5,7 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{id_of, item, items, post_json, process_all, read, submit, worker};
+use super::{id_of, item, items, post_json, process_all, read, state_and_ok, submit, worker};
 use crate::support::app::{TestApp, image_file};
 
 /// A chunk whose lease ended runs item by item, and no item is lost.
@@ -29,10 +29,7 @@ async fn a_chunk_of_a_dead_worker_is_processed_again() {
     // The dead worker comes back with its old lease.
     worker(&app).process_chunk(dead, &stop).await;
     let done = read(&app, &id).await;
-    assert_eq!(
-        (&done["state"], &done["counts"]["ok"]),
-        (&"done".into(), &2.into())
-    );
+    assert_eq!(state_and_ok(&done), ("done", 2));
     let attempts: Vec<_> = items(&app, &id, "")
         .await
         .iter()

@@ -10,6 +10,7 @@ use std::{
 
 use serde_json::Value;
 
+use super::state_and_ok;
 use crate::support::{
     app::image_file,
     cli::{Serving, facescan},
@@ -95,10 +96,7 @@ fn images_are_kept_in_s3() {
     let done = submit("enhance");
     assert!(done.status.success(), "{done:?}");
     let batch: Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(
-        (&batch["state"], &batch["counts"]["ok"]),
-        (&"done".into(), &1.into())
-    );
+    assert_eq!(state_and_ok(&batch), ("done", 1));
     // The enhanced image comes from S3, too.
     let id = batch["id"].as_str().unwrap();
     let items = facescan(["batches", "items", id, "--server", server])

@@ -1,56 +1,25 @@
 //! Items that take too long, and batches that are cancelled or deleted while workers have their items.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use async_trait::async_trait;
 use axum::http::StatusCode;
-use bytes::Bytes;
-use facescan_pipeline::ingest::fetch::{FetchError, Fetcher};
 use serde_json::{Value, json};
-use tokio::{sync::Notify, time::timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 use uuid::Uuid;
 
 use super::{id_of, item, items, post_json, process_all, read, submit, worker};
 use crate::support::{
     app::TestApp,
     database::{Database, on_postgres},
+    silent::Silent,
 };
 
 /// More than the work on a chunk may go on after its batch was cancelled, and a stall of the machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Never returns. Counts the fetches that are in work.
-#[derive(Default)]
-struct Silent {
-    running: Arc<AtomicUsize>,
-    begun: Notify,
-}
-
-struct Running(Arc<AtomicUsize>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl Fetcher for Silent {
-    async fn fetch(&self, _: &Url, _: u64) -> Result<Bytes, FetchError> {
-        self.running.fetch_add(1, Ordering::SeqCst);
-        let _running = Running(Arc::clone(&self.running));
-        self.begun.notify_one();
-        std::future::pending().await
-    }
-}
 
 async fn app(settings: &[(&str, &str)], silent: &Arc<Silent>) -> TestApp {
     let enabled = ("FACESCAN__URLS__ENABLED", "true");
@@ -75,7 +44,7 @@ async fn stop_in_work<F: Future<Output = ()>>(
     let id = id_of(&submit(app, &silent_batch()).await);
     let end = CancellationToken::new();
     let mut running = tokio::spawn(worker(app).run(1, end.clone()));
-    silent.begun.notified().await;
+    silent.asked.notified().await;
     stop(id.clone()).await;
     timeout(PATIENCE, async {
         while silent.running.load(Ordering::SeqCst) > 0 {
