@@ -60,6 +60,16 @@ def submitted(operation: str, count: int, **options: object) -> Callable[[Target
     return lambda target: target.alice.post("/batches", body)
 
 
+def at_rest(target: Target, report: Report, event: str) -> None:
+    """Checks that the processor has little to do a second after an event."""
+    time.sleep(1)
+    used = target.processor_seconds()
+    time.sleep(1.5)
+    cores = (target.processor_seconds() - used) / 1.5
+    report.notes.append(f"{cores:.1f} cores a second after {event}")
+    report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after {event}")
+
+
 def batch(operation: str, end: str, count: int = 200, **options: object) -> Callable[[Target, Report], None]:
     """Returns an attack with a batch, which is cancelled or deleted after a while and must then stop within a second."""
 
@@ -72,12 +82,7 @@ def batch(operation: str, end: str, count: int = 200, **options: object) -> Call
         report.saw(target.alice.get("/batches"))
         ended = report.saw(target.alice.post(f"{path}/cancel") if end == "cancel" else target.alice.request("DELETE", path))
         report.expect(ended.seconds <= 1, f"{end} was answered after {ended.seconds:.1f} s")
-        time.sleep(1)
-        used = target.processor_seconds()
-        time.sleep(1.5)
-        cores = (target.processor_seconds() - used) / 1.5
-        report.notes.append(f"{cores:.1f} cores a second after the {end}")
-        report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the {end}")
+        at_rest(target, report, f"the {end}")
 
     return run
 
@@ -92,12 +97,7 @@ def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]
             return target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
 
         at_once(4, impatient)
-        time.sleep(1)
-        used = target.processor_seconds()
-        time.sleep(1.5)
-        cores = (target.processor_seconds() - used) / 1.5
-        report.notes.append(f"{cores:.1f} cores a second after the clients left")
-        report.expect(cores <= CORES, f"{cores:.1f} cores were in use a second after the clients left")
+        at_rest(target, report, "the clients left")
 
     return run
 
