@@ -141,33 +141,24 @@ impl Transaction<'_> {
 /// Runs a query on a connection for reading. With `no_limit`, the call may take longer than other calls.
 macro_rules! query {
     ($store:expr, $name:literal, |$connection:ident| $query:expr) => {
-        $store
-            .observe(
-                $name,
-                Box::pin($crate::call::read!($store, |$connection| $query)),
-            )
-            .await
+        $crate::call::query!(@observe, $store, $name, |$connection| $query)
     };
     ($store:expr, $name:literal, no_limit, |$connection:ident| $query:expr) => {
+        $crate::call::query!(@observe_without_limit, $store, $name, |$connection| $query)
+    };
+    (@$observe:ident, $store:expr, $name:literal, |$connection:ident| $query:expr) => {
         $store
-            .observe_without_limit(
+            .$observe(
                 $name,
-                Box::pin($crate::call::read!($store, |$connection| $query)),
+                Box::pin(async {
+                    let mut acquired = $store.reader().await?;
+                    let $connection = &mut acquired.connection();
+                    let result: Result<_, $crate::error::StoreError> = async { $query }.await;
+                    acquired.finish();
+                    result
+                }),
             )
             .await
-    };
-}
-
-/// A query on a connection for reading.
-macro_rules! read {
-    ($store:expr, |$connection:ident| $query:expr) => {
-        async {
-            let mut acquired = $store.reader().await?;
-            let $connection = &mut acquired.connection();
-            let result: Result<_, $crate::error::StoreError> = async { $query }.await;
-            acquired.finish();
-            result
-        }
     };
 }
 
@@ -200,42 +191,34 @@ macro_rules! snapshot {
 /// committed if the statements succeed. With `no_limit`, the call may take longer than other calls.
 macro_rules! change {
     ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
-        $store
-            .observe(
-                $name,
-                Box::pin($crate::call::write!($store, |$connection| $statements)),
-            )
-            .await
+        $crate::call::change!(@observe, $store, $name, |$connection| $statements)
     };
     ($store:expr, $name:literal, no_limit, |$connection:ident| $statements:expr) => {
+        $crate::call::change!(@observe_without_limit, $store, $name, |$connection| $statements)
+    };
+    (@$observe:ident, $store:expr, $name:literal, |$connection:ident| $statements:expr) => {
         $store
-            .observe_without_limit(
+            .$observe(
                 $name,
-                Box::pin($crate::call::write!($store, |$connection| $statements)),
+                Box::pin(async {
+                    let mut acquired = $store.writer().await?;
+                    let result = async {
+                        let mut transaction = acquired.begin_write().await?;
+                        let $connection = &mut transaction.connection();
+                        $crate::schema::check($connection).await?;
+                        let result: Result<_, $crate::error::StoreError> =
+                            async { $statements }.await;
+                        let result = result?;
+                        transaction.commit().await?;
+                        Ok(result)
+                    };
+                    let result = result.await;
+                    acquired.finish_transaction(&result);
+                    result
+                }),
             )
             .await
     };
 }
 
-/// Statements in a transaction that changes rows.
-macro_rules! write {
-    ($store:expr, |$connection:ident| $statements:expr) => {
-        async {
-            let mut acquired = $store.writer().await?;
-            let result = async {
-                let mut transaction = acquired.begin_write().await?;
-                let $connection = &mut transaction.connection();
-                $crate::schema::check($connection).await?;
-                let result: Result<_, $crate::error::StoreError> = async { $statements }.await;
-                let result = result?;
-                transaction.commit().await?;
-                Ok(result)
-            };
-            let result = result.await;
-            acquired.finish_transaction(&result);
-            result
-        }
-    };
-}
-
-pub(crate) use {change, query, read, snapshot, write};
+pub(crate) use {change, query, snapshot};
