@@ -30,6 +30,7 @@ mod json_text;
 mod keys;
 mod libraries;
 mod migrations;
+mod named;
 mod notifications;
 mod observer;
 mod pages;

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::json_text::JsonText;
+use crate::named::named;
 use crate::webhooks::BatchWebhook;
 
 pub use work::*;
@@ -57,40 +58,19 @@ pub enum CreatedBatch {
     TooManyWebhooks,
 }
 
-/// The state of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchState {
-    /// It accepts more items. Its items are processed meanwhile.
-    Open,
-    /// No item has started.
-    Queued,
-    /// Workers process its items.
-    Running,
-    /// All its items are finished.
-    Done,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl BatchState {
-    /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Open,
-        Self::Queued,
-        Self::Running,
-        Self::Done,
-        Self::Cancelled,
-    ];
-
-    /// Returns the name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-        }
+named! {
+    /// The state of a batch.
+    pub enum BatchState {
+        /// It accepts more items. Its items are processed meanwhile.
+        Open = "open",
+        /// No item has started.
+        Queued = "queued",
+        /// Workers process its items.
+        Running = "running",
+        /// All its items are finished.
+        Done = "done",
+        /// It was cancelled.
+        Cancelled = "cancelled",
     }
 }
 
@@ -200,44 +180,21 @@ pub struct BatchPage {
     pub limit: u32,
 }
 
-/// The state of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ItemState {
-    /// It waits for a worker.
-    Queued,
-    /// A worker has its chunk.
-    Running,
-    /// It has a result.
-    Ok,
-    /// It cannot be processed.
-    Error,
-    /// It failed at every attempt.
-    Dead,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl ItemState {
-    /// Every state.
-    pub const ALL: [Self; 6] = [
-        Self::Queued,
-        Self::Running,
-        Self::Ok,
-        Self::Error,
-        Self::Dead,
-        Self::Cancelled,
-    ];
-
-    /// Returns the name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
-        }
+named! {
+    /// The state of an item.
+    pub enum ItemState {
+        /// It waits for a worker.
+        Queued = "queued",
+        /// A worker has its chunk.
+        Running = "running",
+        /// It has a result.
+        Ok = "ok",
+        /// It cannot be processed.
+        Error = "error",
+        /// It failed at every attempt.
+        Dead = "dead",
+        /// It was cancelled.
+        Cancelled = "cancelled",
     }
 }
 
@@ -339,25 +296,13 @@ pub struct CompleteRequest {
     pub now: OffsetDateTime,
 }
 
-/// Why a batch is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
-    /// The tenant deleted it. Its results are deleted too.
-    Erased,
-    /// Its time is over. Its results stay.
-    Expired,
-}
-
-impl Deletion {
-    /// Every reason.
-    pub const ALL: [Self; 2] = [Self::Erased, Self::Expired];
-
-    /// Returns the name in the database.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Erased => "erased",
-            Self::Expired => "expired",
-        }
+named! {
+    /// Why a batch is deleted.
+    pub enum Deletion {
+        /// The tenant deleted it. Its results are deleted too.
+        Erased = "erased",
+        /// Its time is over. Its results stay.
+        Expired = "expired",
     }
 }
 

@@ -4,28 +4,17 @@ use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// What a collection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CollectionKind {
-    /// People who can be searched for.
-    Gallery,
-    /// People who must not be enrolled or found.
-    Suppression,
-    /// Faces without subjects, which are grouped into people.
-    Library,
-}
+use crate::named::named;
 
-impl CollectionKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Gallery, Self::Suppression, Self::Library];
-
-    /// Returns the name in the database and in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gallery => "gallery",
-            Self::Suppression => "suppression",
-            Self::Library => "library",
-        }
+named! {
+    /// What a collection is for.
+    pub enum CollectionKind {
+        /// People who can be searched for.
+        Gallery = "gallery",
+        /// People who must not be enrolled or found.
+        Suppression = "suppression",
+        /// Faces without subjects, which are grouped into people.
+        Library = "library",
     }
 }
 

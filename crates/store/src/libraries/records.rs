@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::collections::{Collection, Enrollment};
+use crate::named::named;
 
 /// A person of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,40 +136,19 @@ pub struct NewClustering {
     pub created_at: OffsetDateTime,
 }
 
-/// The state of a clustering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusteringState {
-    /// It waits for a server.
-    Queued,
-    /// A server works on it.
-    Running,
-    /// It is done.
-    Done,
-    /// It could not be done.
-    Failed,
-    /// A user has cancelled it.
-    Cancelled,
-}
-
-impl ClusteringState {
-    /// Every state.
-    pub const ALL: [Self; 5] = [
-        Self::Queued,
-        Self::Running,
-        Self::Done,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
-    /// Returns the name in the database and in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+named! {
+    /// The state of a clustering.
+    pub enum ClusteringState {
+        /// It waits for a server.
+        Queued = "queued",
+        /// A server works on it.
+        Running = "running",
+        /// It is done.
+        Done = "done",
+        /// It could not be done.
+        Failed = "failed",
+        /// A user has cancelled it.
+        Cancelled = "cancelled",
     }
 }
 

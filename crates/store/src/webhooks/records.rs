@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::audit::NewAuditEntry;
+use crate::named::named;
 
 /// A webhook.
 #[derive(Clone, Debug)]
@@ -90,25 +91,13 @@ pub struct SecretRotation {
     pub old_until: OffsetDateTime,
 }
 
-/// The event of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookEvent {
-    /// All items of a batch are finished.
-    BatchDone,
-    /// A batch was cancelled.
-    BatchCancelled,
-}
-
-impl WebhookEvent {
-    /// Every event.
-    pub const ALL: [Self; 2] = [Self::BatchDone, Self::BatchCancelled];
-
-    /// Returns the name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BatchDone => "batch.done",
-            Self::BatchCancelled => "batch.cancelled",
-        }
+named! {
+    /// The event of a message.
+    pub enum WebhookEvent {
+        /// All items of a batch are finished.
+        BatchDone = "batch.done",
+        /// A batch was cancelled.
+        BatchCancelled = "batch.cancelled",
     }
 }
 
