@@ -57,10 +57,10 @@ mod webhooks;
 
 pub use audit::{AuditChain, AuditDeletion, AuditEntry, DeletionSigner, FIRST_HASH, NewAuditEntry};
 pub use batches::{
-    AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchPage, BatchState, CancelledBatch,
-    ChunkEnd, ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item,
-    ItemFilter, ItemList, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk,
-    LeasedItem, MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
+    AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchState, CancelledBatch, ChunkEnd,
+    ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item, ItemFilter,
+    ItemList, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
+    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
 };
 pub use collections::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,

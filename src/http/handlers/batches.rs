@@ -14,7 +14,7 @@ use facescan_audit::AuditEvent;
 use facescan_batches::{answer::BatchAnswer, operation};
 use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
-use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget, PageRequest};
+use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget, PageRequest};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -120,7 +120,7 @@ pub async fn list(
     let store = &state.batches.store;
     let tenant = &context.principal.tenant;
     let listed = store
-        .list_batches(tenant, &filter, BatchPage { after, limit })
+        .list_batches(tenant, &filter, PageRequest { after, limit })
         .await?;
     let now = state.batches.clock().now();
     let page = cursor.page(

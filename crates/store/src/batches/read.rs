@@ -5,12 +5,13 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::records::{
-    Batch, BatchFilter, BatchPage, Item, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth,
+    Batch, BatchFilter, Item, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth,
 };
 use super::rows::{BatchRow, ItemRow, batch_columns};
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::record::record;
 use crate::rows::{CountRow, IdRow};
@@ -152,7 +153,7 @@ impl Store {
         &self,
         tenant: &str,
         filter: &BatchFilter,
-        page: BatchPage,
+        page: PageRequest,
     ) -> Result<Vec<Batch>, StoreError> {
         query!(self, "list_batches", |connection| {
             let state = filter.state.map(|state| state.name().to_owned());

@@ -171,15 +171,6 @@ pub struct BatchFilter {
     pub name: Option<String>,
 }
 
-/// One page of batches.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchPage {
-    /// The last id of the previous page; `None` for the first page.
-    pub after: Option<Uuid>,
-    /// The maximum number of entries to return.
-    pub limit: u32,
-}
-
 named! {
     /// The state of an item.
     pub enum ItemState {

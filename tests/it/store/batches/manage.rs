@@ -1,13 +1,10 @@
 //! Cancelling, retrying and deleting batches.
 
-use facescan_store::{
-    BatchCounts, BatchFilter, BatchPage, BatchState, ItemOutcome, NewBatch, Store,
-};
-
+use facescan_store::{BatchCounts, BatchFilter, BatchState, ItemOutcome, NewBatch, Store};
 use uuid::Uuid;
 
 use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
-use crate::store::fixtures::noon;
+use crate::store::fixtures::{noon, page};
 
 pub async fn cancel_between_chunks(batches: &Store) {
     let batch = submit(batches, new_batch("cancel", 2), 6).await;
@@ -40,7 +37,11 @@ pub async fn cancel_between_chunks(batches: &Store) {
         1,
         "the worker finishes its chunk"
     );
-    let stored = batches.batch("cancel", batch.id).await.unwrap().unwrap();
+    let stored = batches
+        .batch(&batch.tenant, batch.id)
+        .await
+        .unwrap()
+        .unwrap();
     let counts = BatchCounts {
         ok: 3,
         cancelled: 3,
@@ -77,7 +78,11 @@ pub async fn retry_failed_items(batches: &Store) {
             .unwrap(),
         Some(3)
     );
-    let queued = batches.batch("retry", batch.id).await.unwrap().unwrap();
+    let queued = batches
+        .batch(&batch.tenant, batch.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(queued.state, BatchState::Running);
     let counts = BatchCounts {
         ok: 3,
@@ -96,7 +101,11 @@ pub async fn retry_failed_items(batches: &Store) {
         finish(batches, &chunk).await;
     }
     assert_eq!(again, [(0, 0), (2, 0), (3, 0)]);
-    let done = batches.batch("retry", batch.id).await.unwrap().unwrap();
+    let done = batches
+        .batch(&batch.tenant, batch.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((done.state, done.counts.ok), (BatchState::Done, 6));
 }
 
@@ -117,14 +126,11 @@ pub async fn keep_tenants_apart(batches: &Store) {
         None
     );
     assert!(!batches.delete_batch(theirs, mine.id).await.unwrap());
-    let page = BatchPage {
-        after: None,
-        limit: 10,
-    };
+    let all = page(None, 10);
     let filter = BatchFilter::default();
     assert!(
         batches
-            .list_batches(theirs, &filter, page)
+            .list_batches(theirs, &filter, all)
             .await
             .unwrap()
             .is_empty()
@@ -142,22 +148,18 @@ pub async fn keep_tenants_apart(batches: &Store) {
         let listed = batches.list_batches("mine", &filter, page).await.unwrap();
         listed.into_iter().map(|batch| batch.id).collect::<Vec<_>>()
     };
-    assert_eq!(listed(filter.clone(), page).await, [other.id, mine.id]);
-    let after = BatchPage {
-        after: Some(other.id),
-        ..page
-    };
-    assert_eq!(listed(filter, after).await, [mine.id]);
+    assert_eq!(listed(filter.clone(), all).await, [other.id, mine.id]);
+    assert_eq!(listed(filter, page(Some(other.id), 10)).await, [mine.id]);
     let named = BatchFilter {
         name: Some("crawl".into()),
         ..BatchFilter::default()
     };
-    assert_eq!(listed(named, page).await, [mine.id]);
+    assert_eq!(listed(named, all).await, [mine.id]);
     let done = BatchFilter {
         state: Some(BatchState::Done),
         ..BatchFilter::default()
     };
-    assert_eq!(listed(done, page).await, [other.id]);
+    assert_eq!(listed(done, all).await, [other.id]);
     let chunk = claim(batches, noon()).await.unwrap();
     finish(batches, &chunk).await;
 }

@@ -1,14 +1,13 @@
 //! Pages of items and of batches.
 
 use facescan_store::{
-    BatchFilter, BatchPage, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan, ScanOutcome,
-    Store,
+    BatchFilter, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan, ScanOutcome, Store,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{claim, end, new_batch, noon, ok, submit};
-use crate::store::fixtures::{face_at, new_scan};
+use crate::store::fixtures::{face_at, new_scan, page};
 
 /// A page of items ends by its number or by the bytes of results, and the next one continues after it.
 pub async fn end_a_page_of_items_by_bytes(batches: &Store) {
@@ -83,12 +82,10 @@ async fn pages(
 pub async fn leave_receipts_out_of_lists(batches: &Store) {
     let batch = submit(batches, new_batch("receipts", 10), 1).await;
     assert!(batch.receipt.is_some());
-    let page = BatchPage {
-        after: None,
-        limit: 10,
-    };
     let filter = BatchFilter::default();
-    let listed = batches.list_batches("receipts", &filter, page).await;
+    let listed = batches
+        .list_batches("receipts", &filter, page(None, 10))
+        .await;
     let listed = listed.unwrap();
     assert_eq!((listed[0].id, &listed[0].receipt), (batch.id, &None));
     batches
