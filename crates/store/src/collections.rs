@@ -19,4 +19,3 @@ pub use records::{
     Enrolled, Enrollment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrollment, Subject,
     SubjectChange, SubjectDetails, TermsChange, Written,
 };
-pub(crate) use rows::EnrollmentRow;

@@ -2,9 +2,11 @@
 
 use sqlx::migrate::Migrator;
 use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
+use uuid::Uuid;
 
-use crate::dialect::{Dialect, FilePurge, Record, Statements};
+use crate::dialect::{Dialect, FilePurge};
 use crate::parameters::{Numbered, Params, params};
+use crate::record::Record;
 use crate::values::{Rows, Value};
 
 /// A connection that the statements of one call use. A statement names its parameters, as `:name`.
@@ -31,11 +33,17 @@ impl Connection<'_> {
         statement: &str,
         params: &Params<'_>,
     ) -> Result<u64, sqlx::Error> {
-        let Numbered { text, values } = Numbered::new(statement, params)?;
-        match self {
-            Self::Postgres(connection) => connection.execute(text, &values).await,
-            Self::Sqlite(connection) => connection.execute(text, &values).await,
-        }
+        let statement = Numbered::new(statement, params)?;
+        Ok(match self {
+            Self::Postgres(connection) => {
+                let done = statement.for_postgres()?.execute(&mut **connection);
+                done.await?.rows_affected()
+            }
+            Self::Sqlite(connection) => {
+                let done = statement.for_sqlite()?.execute(&mut **connection);
+                done.await?.rows_affected()
+            }
+        })
     }
 
     /// Runs a query and returns its rows.
@@ -44,11 +52,7 @@ impl Connection<'_> {
         query: &'static str,
         params: &Params<'_>,
     ) -> Result<Vec<R>, sqlx::Error> {
-        let Numbered { text, values } = Numbered::new(query, params)?;
-        match self {
-            Self::Postgres(connection) => connection.fetch_all(text, &values).await,
-            Self::Sqlite(connection) => connection.fetch_all(text, &values).await,
-        }
+        self.fetch(Numbered::new(query, params)?).await
     }
 
     /// Runs a query whose text is made for this call, so that its plan is not kept, and returns its rows.
@@ -59,10 +63,21 @@ impl Connection<'_> {
         query: &str,
         params: &Params<'_>,
     ) -> Result<Vec<R>, sqlx::Error> {
-        let Numbered { text, values } = Numbered::new(query, params)?;
+        let mut query = Numbered::new(query, params)?;
+        query.is_kept = false;
+        self.fetch(query).await
+    }
+
+    async fn fetch<R: Record>(&mut self, query: Numbered<'_>) -> Result<Vec<R>, sqlx::Error> {
         match self {
-            Self::Postgres(connection) => connection.fetch_all_once(text, &values).await,
-            Self::Sqlite(connection) => connection.fetch_all_once(text, &values).await,
+            Self::Postgres(connection) => {
+                let rows = query.for_postgres()?.try_map(|row| R::from_row(&row));
+                rows.fetch_all(&mut **connection).await
+            }
+            Self::Sqlite(connection) => {
+                let rows = query.for_sqlite()?.try_map(|row| R::from_row(&row));
+                rows.fetch_all(&mut **connection).await
+            }
         }
     }
 
@@ -72,11 +87,28 @@ impl Connection<'_> {
         query: &'static str,
         params: &Params<'_>,
     ) -> Result<Option<R>, sqlx::Error> {
-        let Numbered { text, values } = Numbered::new(query, params)?;
-        match self {
-            Self::Postgres(connection) => connection.fetch_optional(text, &values).await,
-            Self::Sqlite(connection) => connection.fetch_optional(text, &values).await,
-        }
+        let rows = self.fetch_all(query, params).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Runs a query that always has a row, and returns it.
+    pub(crate) async fn fetch_one<R: Record>(
+        &mut self,
+        query: &'static str,
+        params: &Params<'_>,
+    ) -> Result<R, sqlx::Error> {
+        let row = self.fetch_optional(query, params).await?;
+        row.ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// Returns whether a query of ids has a row.
+    pub(crate) async fn exists(
+        &mut self,
+        query: &'static str,
+        params: &Params<'_>,
+    ) -> Result<bool, sqlx::Error> {
+        let id: Option<Uuid> = self.fetch_optional(query, params).await?;
+        Ok(id.is_some())
     }
 
     /// Returns whether other connections can write at the same time, so that rows need locks.

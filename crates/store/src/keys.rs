@@ -7,9 +7,9 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
+use crate::record::{Columns, Record};
 use crate::store::Store;
-use crate::times::{from_micros, micros};
+use crate::times::micros;
 use crate::values::Digest;
 
 /// A key of the API, without its secret.
@@ -60,41 +60,19 @@ const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = :now WHERE id = :id
 const VALID: &str =
     select!("WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) LIMIT 1");
 
-record! {
-    struct ApiKeyRow {
-        id: String,
-        tenant: String,
-        name: String,
-        scopes: JsonValue,
-        digest: Digest,
-        created_at: i64,
-        expires_at: Option<i64>,
-        revoked_at: Option<i64>,
-        last_used_at: Option<i64>,
-    }
-}
-
-impl TryFrom<ApiKeyRow> for ApiKey {
-    type Error = StoreError;
-
-    fn try_from(row: ApiKeyRow) -> Result<Self, StoreError> {
-        let id = row.id;
-        let damaged = |what| StoreError::corrupt(format!("the {what} of key {id}"));
-        // A time that cannot be read must not make a key valid for ever.
-        let time = |micros: Option<i64>| match micros.map(from_micros) {
-            Some(None) => Err(damaged("time")),
-            time => Ok(time.flatten()),
-        };
+impl Record for ApiKey {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let scopes = serde_json::from_value(row.get("scopes")?);
         Ok(Self {
-            scopes: serde_json::from_value(row.scopes).map_err(|_| damaged("scopes"))?,
-            created_at: from_micros(row.created_at).ok_or_else(|| damaged("time"))?,
-            tenant: row.tenant,
-            name: row.name,
-            digest: row.digest.0,
-            expires_at: time(row.expires_at)?,
-            revoked_at: time(row.revoked_at)?,
-            last_used_at: row.last_used_at.and_then(from_micros),
-            id,
+            id: row.get("id")?,
+            tenant: row.get("tenant")?,
+            name: row.get("name")?,
+            scopes: scopes.map_err(|_| row.damaged("scopes"))?,
+            digest: row.get::<Digest>("digest")?.0,
+            created_at: row.time("created_at")?,
+            expires_at: row.optional_time("expires_at")?,
+            revoked_at: row.optional_time("revoked_at")?,
+            last_used_at: row.optional_time("last_used_at")?,
         })
     }
 }
@@ -127,16 +105,14 @@ impl Store {
     /// Returns a key of any tenant, also one that has expired or was revoked.
     pub async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         query!(self, "key", |connection| {
-            let row: Option<ApiKeyRow> = connection.fetch_optional(ONE, params!(id)).await?;
-            row.map(ApiKey::try_from).transpose()
+            Ok(connection.fetch_optional(ONE, params!(id)).await?)
         })
     }
 
     /// Returns the keys of a tenant, oldest first.
     pub async fn list_keys(&self, tenant: &str) -> Result<Vec<ApiKey>, StoreError> {
         query!(self, "list_keys", |connection| {
-            let rows: Vec<ApiKeyRow> = connection.fetch_all(OF_TENANT, params!(tenant)).await?;
-            rows.into_iter().map(ApiKey::try_from).collect()
+            Ok(connection.fetch_all(OF_TENANT, params!(tenant)).await?)
         })
     }
 
@@ -172,10 +148,11 @@ impl Store {
     /// Returns whether any tenant has a key that is valid now.
     pub async fn has_valid_key(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
         query!(self, "has_valid_key", |connection| {
-            let row: Option<ApiKeyRow> = connection
-                .fetch_optional(VALID, params!(now = micros(now)))
-                .await?;
-            Ok(row.is_some())
+            let now = params!(now = micros(now));
+            Ok(connection
+                .fetch_optional::<String>(VALID, now)
+                .await?
+                .is_some())
         })
     }
 }

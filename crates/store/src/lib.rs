@@ -42,7 +42,6 @@ mod prepared;
 mod purge;
 mod record;
 mod retention;
-mod rows;
 mod scans;
 mod schema;
 mod search_quotas;

@@ -4,6 +4,11 @@
 
 use std::fmt::Write as _;
 
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{AssertSqlSafe, Postgres, Sqlite};
+
 use crate::values::{List, Value};
 
 /// The values of parameters by name. The statement may leave some out.
@@ -30,6 +35,8 @@ pub(crate) struct Numbered<'a> {
     pub(crate) text: String,
     /// The values of the numbers.
     pub(crate) values: Vec<&'a dyn Value>,
+    /// Whether the plan of the statement is kept for the next call.
+    pub(crate) is_kept: bool,
 }
 
 impl<'a> Numbered<'a> {
@@ -63,13 +70,44 @@ impl<'a> Numbered<'a> {
             }
         });
         match unknown {
-            None => Ok(Self { text, values }),
+            None => Ok(Self {
+                text,
+                values,
+                is_kept: true,
+            }),
             Some(name) => Err(sqlx::Error::Encode(
                 format!("the parameter :{name} has no value").into(),
             )),
         }
     }
+
+    /// Binds the values for Postgres.
+    ///
+    /// The plan of a long statement is never kept. A statement for many rows has a text for each number of rows, and its plan must
+    /// fit the size of the tables: a plan that was made while a table was empty reads every row of it later.
+    pub(crate) fn for_postgres(self) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
+        let mut arguments = PgArguments::default();
+        for value in &self.values {
+            let bound = value.bind_postgres(&mut arguments);
+            bound.map_err(sqlx::Error::Encode)?;
+        }
+        let is_kept = self.is_kept && self.values.len() <= MAX_KEPT_VALUES;
+        Ok(sqlx::query_with(AssertSqlSafe(self.text), arguments).persistent(is_kept))
+    }
+
+    /// Binds the values for SQLite.
+    pub(crate) fn for_sqlite(self) -> Result<Query<'static, Sqlite, SqliteArguments>, sqlx::Error> {
+        let mut arguments = SqliteArguments::default();
+        for value in &self.values {
+            let bound = value.bind_sqlite(&mut arguments);
+            bound.map_err(sqlx::Error::Encode)?;
+        }
+        Ok(sqlx::query_with(AssertSqlSafe(self.text), arguments).persistent(self.is_kept))
+    }
 }
+
+/// The most values of a statement whose text is fixed.
+const MAX_KEPT_VALUES: usize = 24;
 
 /// Calls `write` to write something in place of each name of a statement. A cast, which begins with `::`, is no name.
 pub(crate) fn replace_names(statement: &str, mut write: impl FnMut(&mut String, &str)) -> String {

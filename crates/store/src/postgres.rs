@@ -4,15 +4,14 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{AssertSqlSafe, PgConnection, Postgres};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{PgConnection, Postgres};
 
-use crate::dialect::{Dialect, FilePurge, Record, Statements, statements_of};
+use crate::dialect::{Dialect, FilePurge};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::pools::Pools;
 use crate::settings::StoreSettings;
-use crate::values::Value;
 
 /// Opens a pool that connects on first use. After the server was unavailable, the pool connects again on the next use.
 pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreError> {
@@ -74,14 +73,14 @@ impl Dialect for Postgres {
         connection: &mut PgConnection,
         purge: FilePurge,
     ) -> Result<bool, sqlx::Error> {
-        connection.execute(LIMIT_WAITS.to_owned(), &[]).await?;
+        sqlx::query(LIMIT_WAITS).execute(&mut *connection).await?;
         let vacuum = match purge {
             FilePurge::Free => vacuum!("INDEX_CLEANUP ON"),
             FilePurge::Rewrite => vacuum!("FULL"),
         };
-        let vacuumed = connection.execute(vacuum.to_owned(), &[]).await;
-        connection
-            .execute("RESET lock_timeout".to_owned(), &[])
+        let vacuumed = sqlx::query(vacuum).execute(&mut *connection).await;
+        sqlx::query("RESET lock_timeout")
+            .execute(&mut *connection)
             .await?;
         match vacuumed {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(LOCK_TIMEOUT) => {
@@ -97,19 +96,6 @@ const LIMIT_WAITS: &str = "SET lock_timeout = '4s'";
 
 /// The code of the error of a statement that has waited too long.
 const LOCK_TIMEOUT: &str = "55P03";
-
-statements_of!(PgConnection, PgArguments, bind_postgres, is_reused);
-
-/// The most values of a statement whose text is fixed.
-const MAX_REUSED_VALUES: usize = 24;
-
-/// Returns whether the plan of a statement is kept for the next call.
-///
-/// A statement for many rows has a text for each number of rows. Its plan must also fit the size of the tables: a plan that
-/// was made while a table was empty reads every row of it later.
-fn is_reused(values: &[&dyn Value]) -> bool {
-    values.len() <= MAX_REUSED_VALUES
-}
 
 #[cfg(test)]
 mod tests {

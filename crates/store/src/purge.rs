@@ -9,7 +9,6 @@ use crate::connection::Connection;
 use crate::dialect::FilePurge;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
 use crate::schema;
 use crate::store::Store;
 use crate::times::micros;
@@ -26,12 +25,6 @@ const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_b
 
 const DELETED: &str =
     "INSERT INTO unpurged_deletions (committed_by) VALUES (:committed_by) ON CONFLICT DO NOTHING";
-
-record! {
-    struct UnpurgedRow {
-        oldest: Option<i64>,
-    }
-}
 
 impl Store {
     /// Makes the files of the database give up erased rows, and records it for every erasure that ended before. Returns false
@@ -67,12 +60,9 @@ impl Store {
             return Ok(false);
         }
         change!(self, "purge_erased", |connection| {
-            connection
-                .execute(PURGED, params!(now = micros(now)))
-                .await?;
-            connection
-                .execute(PURGED_DELETIONS, params!(now = micros(now)))
-                .await?;
+            let now = params!(now = micros(now));
+            connection.execute(PURGED, now).await?;
+            connection.execute(PURGED_DELETIONS, now).await?;
             Ok(())
         })?;
         Ok(true)
@@ -85,8 +75,7 @@ impl Store {
         erased_before: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         query!(self, "has_unpurged_erasures", |connection| {
-            let row: Option<UnpurgedRow> = connection.fetch_optional(UNPURGED, params!()).await?;
-            let oldest = row.and_then(|row| row.oldest);
+            let oldest: Option<i64> = connection.fetch_one(UNPURGED, params!()).await?;
             Ok(oldest.is_some_and(|oldest| oldest <= micros(erased_before)))
         })
     }

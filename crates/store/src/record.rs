@@ -1,32 +1,182 @@
-//! Structs that are read from a row of either database.
+//! Types that are read from a row of either database.
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgRow, PgTypeInfo, PgValueRef};
+use sqlx::sqlite::{SqliteRow, SqliteTypeInfo, SqliteValueRef};
+use sqlx::types::JsonValue;
+use sqlx::{ColumnIndex, Decode, Postgres, Row, Sqlite, Type};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::times::from_micros;
+use crate::values::Digest;
+
+/// A type that is read from a row of either database.
+///
+/// `sqlx::FromRow` is for one of them, and its derive needs both drivers at build time, so cargo would compile them twice.
+pub(crate) trait Record: Sized + Send + Unpin {
+    /// Reads the columns of a row.
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error>;
+}
+
+/// A type of values that both databases return.
+pub(crate) trait Column:
+    for<'r> Decode<'r, Postgres> + Type<Postgres> + for<'r> Decode<'r, Sqlite> + Type<Sqlite>
+{
+}
+
+impl<T> Column for T where
+    T: for<'r> Decode<'r, Postgres> + Type<Postgres> + for<'r> Decode<'r, Sqlite> + Type<Sqlite>
+{
+}
+
+/// The columns of a row of either database.
+pub(crate) trait Columns {
+    /// Returns the value of a column.
+    fn get<T: Column>(
+        &self,
+        column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
+    ) -> Result<T, sqlx::Error>;
+
+    /// Returns a whole number, which the databases keep with a sign.
+    fn number<T: TryFrom<i64>>(&self, column: &str) -> Result<T, sqlx::Error> {
+        let Integer(number) = self.get(column)?;
+        T::try_from(number).map_err(|_| self.damaged(column))
+    }
+
+    /// Returns a time that is kept as microseconds since 1970.
+    fn time(&self, column: &str) -> Result<OffsetDateTime, sqlx::Error> {
+        from_micros(self.get(column)?).ok_or_else(|| self.damaged(column))
+    }
+
+    /// Returns a time as [`time`](Self::time) does, or `None` if the column is null.
+    fn optional_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+        match self.get(column)? {
+            None::<i64> => Ok(None),
+            Some(_) => self.time(column).map(Some),
+        }
+    }
+
+    /// Returns the one of `all` that has the name in a column.
+    fn named<T: Copy>(
+        &self,
+        column: &str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<T, sqlx::Error> {
+        let stored: String = self.get(column)?;
+        let found = all.iter().find(|one| name(**one) == stored);
+        found.copied().ok_or_else(|| self.damaged(column))
+    }
+
+    /// Returns the error of a stored value that cannot be read.
+    fn damaged(&self, column: &str) -> sqlx::Error {
+        let id = self.get("id").map(|id: Uuid| id.to_string());
+        let id = id.or_else(|_| self.get::<String>("id"));
+        let row = id.map_or("a row".to_owned(), |id| format!("the row {id}"));
+        sqlx::Error::ColumnDecode {
+            index: column.to_owned(),
+            source: format!("the value in {row} is damaged").into(),
+        }
+    }
+}
+
+impl Columns for PgRow {
+    fn get<T: Column>(
+        &self,
+        column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
+    ) -> Result<T, sqlx::Error> {
+        self.try_get(column)
+    }
+}
+
+impl Columns for SqliteRow {
+    fn get<T: Column>(
+        &self,
+        column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
+    ) -> Result<T, sqlx::Error> {
+        self.try_get(column)
+    }
+}
+
+/// A whole number of any size.
+struct Integer(i64);
+
+impl Type<Postgres> for Integer {
+    fn type_info() -> PgTypeInfo {
+        <i64 as Type<Postgres>>::type_info()
+    }
+
+    fn compatible(ty: &PgTypeInfo) -> bool {
+        <i64 as Type<Postgres>>::compatible(ty)
+            || <i32 as Type<Postgres>>::compatible(ty)
+            || <i16 as Type<Postgres>>::compatible(ty)
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for Integer {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        <i64 as Decode<'r, Postgres>>::decode(value).map(Self)
+    }
+}
+
+impl Type<Sqlite> for Integer {
+    fn type_info() -> SqliteTypeInfo {
+        <i64 as Type<Sqlite>>::type_info()
+    }
+
+    fn compatible(ty: &SqliteTypeInfo) -> bool {
+        <i64 as Type<Sqlite>>::compatible(ty)
+    }
+}
+
+impl<'r> Decode<'r, Sqlite> for Integer {
+    fn decode(value: SqliteValueRef<'r>) -> Result<Self, BoxDynError> {
+        <i64 as Decode<'r, Sqlite>>::decode(value).map(Self)
+    }
+}
+
+/// Implements [`Record`] for the only column of a query.
+macro_rules! only_columns {
+    ($($type:ty),+) => {
+        $(
+            impl Record for $type {
+                fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+                    row.get(0_usize)
+                }
+            }
+        )+
+    };
+}
+
+only_columns!(
+    Uuid,
+    String,
+    Option<String>,
+    bool,
+    i64,
+    Option<i64>,
+    Digest,
+    JsonValue
+);
+
+impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok((row.get(0_usize)?, row.get(1_usize)?))
+    }
+}
 
 /// Declares a struct whose fields are read from the columns with the same names.
-///
-/// `with field: Type` adds a field that is such a struct itself, read from the same row.
-///
-/// `sqlx::FromRow` can be derived too, but the derive needs both database drivers at build time, so cargo would compile
-/// them twice.
 macro_rules! record {
-    (
-        $(#[$meta:meta])*
-        $vis:vis struct $name:ident { $($field_vis:vis $field:ident: $type:ty,)+ } $(with $part:ident: $part_type:ty)?
-    ) => {
-        $(#[$meta])*
+    ($vis:vis struct $name:ident { $($field_vis:vis $field:ident: $type:ty,)+ }) => {
         $vis struct $name {
             $($field_vis $field: $type,)+
-            $($part: $part_type,)?
         }
 
-        $crate::record::record!(@impl sqlx::postgres::PgRow, $name { $($field)+ } $($part: $part_type)?);
-        $crate::record::record!(@impl sqlx::sqlite::SqliteRow, $name { $($field)+ } $($part: $part_type)?);
-    };
-    (@impl $row:ty, $name:ident { $($field:ident)+ } $($part:ident: $part_type:ty)?) => {
-        impl sqlx::FromRow<'_, $row> for $name {
-            fn from_row(row: &$row) -> Result<Self, sqlx::Error> {
-                use sqlx::Row;
+        impl $crate::record::Record for $name {
+            fn from_row(row: &impl $crate::record::Columns) -> Result<Self, sqlx::Error> {
                 Ok(Self {
-                    $($field: row.try_get(stringify!($field))?,)+
-                    $($part: <$part_type>::from_row(row)?,)?
+                    $($field: row.get(stringify!($field))?,)+
                 })
             }
         }

@@ -9,7 +9,6 @@ use crate::collections::detach_scans;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::purge::note_deletion;
-use crate::rows::{IdRow, ScanKeyRow, TenantRow};
 use crate::store::Store;
 use crate::times::{ExpiryTimes, to_the_microsecond};
 use crate::values::Many;
@@ -47,8 +46,7 @@ impl Store {
     /// Returns the tenants that have images or batches.
     pub async fn storing_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "storing_tenants", |connection| {
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, params!()).await?;
-            Ok(rows.into_iter().map(|row| row.tenant).collect())
+            Ok(connection.fetch_all(TENANTS, params!()).await?)
         })
     }
 
@@ -67,16 +65,15 @@ impl Store {
                 limit = i64::from(limit),
                 first_id = first_id_after(before)
             );
-            let old: Vec<ScanKeyRow> = connection.fetch_all(OLD_SCANS, values).await?;
+            let old: Vec<(Uuid, Uuid)> = connection.fetch_all(OLD_SCANS, values).await?;
             if old.is_empty() {
                 return Ok(ExpiredResults::default());
             }
-            let ids: Vec<Uuid> = old.iter().map(|scan| scan.id).collect();
-            detach_scans(connection, &ids).await?;
+            let (scans, images): (Vec<Uuid>, Vec<Uuid>) = old.into_iter().unzip();
+            detach_scans(connection, &scans).await?;
             let scans = connection
-                .execute(DELETE_SCANS, params!(ids = Many(&ids)))
+                .execute(DELETE_SCANS, params!(ids = Many(&scans)))
                 .await?;
-            let images: Vec<Uuid> = old.iter().map(|scan| scan.image_id).collect();
             let images = connection
                 .execute(DELETE_IMAGES, params!(ids = Many(&images)))
                 .await?;
@@ -99,9 +96,9 @@ impl Store {
                 before = to_the_microsecond(before),
                 limit = i64::from(limit)
             );
-            let old: Vec<IdRow> = connection.fetch_all(OLD_BATCHES, values).await?;
+            let old: Vec<Uuid> = connection.fetch_all(OLD_BATCHES, values).await?;
             for batch in &old {
-                mark_deleted(connection, (tenant, batch.id), Deletion::Expired).await?;
+                mark_deleted(connection, (tenant, *batch), Deletion::Expired).await?;
             }
             Ok(old.len() as u64)
         })

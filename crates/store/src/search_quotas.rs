@@ -11,9 +11,9 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
+use crate::record::{Columns, Record};
 use crate::store::Store;
-use crate::times::{from_micros, micros};
+use crate::times::micros;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -63,22 +63,13 @@ const ADD: &str = "UPDATE search_counters SET searches = searches + :more WHERE 
 const CLEAN: &str =
     "DELETE FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute <= :now";
 
-record! {
-    struct SearchesRow {
-        searches: i64,
-        oldest: Option<i64>,
-    }
-}
-
-impl From<Option<SearchesRow>> for SearchCount {
-    fn from(row: Option<SearchesRow>) -> Self {
-        let oldest = row.as_ref().and_then(|row| row.oldest);
-        Self {
-            searches: row.map_or(0, |row| row.searches.cast_unsigned()),
-            next_end: oldest
-                .and_then(from_micros)
-                .map(|minute| minute + MINUTE + DAY),
-        }
+impl Record for SearchCount {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let oldest = row.optional_time("oldest")?;
+        Ok(Self {
+            searches: row.number("searches")?,
+            next_end: oldest.map(|minute| minute + MINUTE + DAY),
+        })
     }
 }
 
@@ -130,8 +121,7 @@ async fn count(
 ) -> Result<SearchCount, StoreError> {
     let key = searcher.key_id.unwrap_or_default();
     let values = params!(tenant = searcher.tenant, key, now = over(now));
-    let row: Option<SearchesRow> = connection.fetch_optional(COUNT, values).await?;
-    Ok(row.into())
+    Ok(connection.fetch_one(COUNT, values).await?)
 }
 
 /// Returns the begin of the newest minute that does not count any more.

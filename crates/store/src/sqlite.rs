@@ -6,18 +6,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
-};
-use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Row as _, Sqlite, SqliteConnection};
 
-use crate::dialect::{Dialect, FilePurge, Record, Statements, statements_of};
+use crate::dialect::{Dialect, FilePurge};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::pools::Pools;
-use crate::record::record;
 use crate::settings::StoreSettings;
-use crate::values::Value;
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,17 +72,9 @@ impl Dialect for Sqlite {
         _: FilePurge,
     ) -> Result<bool, sqlx::Error> {
         // Deleted rows are zeros already (`secure_delete`), but the write-ahead log has older pages.
-        let row: Option<CheckpointRow> = connection
-            .fetch_optional("PRAGMA wal_checkpoint(TRUNCATE)".to_owned(), &[])
+        let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+            .fetch_one(connection)
             .await?;
-        Ok(row.is_some_and(|row| row.busy == 0))
+        Ok(checkpoint.try_get::<i64, _>("busy")? == 0)
     }
 }
-
-record! {
-    struct CheckpointRow {
-        busy: i64,
-    }
-}
-
-statements_of!(SqliteConnection, SqliteArguments, bind_sqlite);

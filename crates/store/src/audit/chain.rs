@@ -7,8 +7,7 @@ use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::TenantRow;
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Value};
@@ -32,23 +31,14 @@ const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, actio
 const TENANTS: &str =
     "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
 
-record! {
-    pub(super) struct ChainRow {
-        pub(super) deleted: i64,
-        deleted_hash: Digest,
-        pub(super) last: i64,
-        last_hash: Digest,
-    }
-}
-
-impl From<ChainRow> for AuditChain {
-    fn from(row: ChainRow) -> Self {
-        Self {
-            deleted: row.deleted.try_into().unwrap_or(0),
-            deleted_hash: row.deleted_hash.0,
-            last: row.last.try_into().unwrap_or(0),
-            last_hash: row.last_hash.0,
-        }
+impl Record for AuditChain {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            deleted: row.number("deleted")?,
+            deleted_hash: row.get::<Digest>("deleted_hash")?.0,
+            last: row.number("last")?,
+            last_hash: row.get::<Digest>("last_hash")?.0,
+        })
     }
 }
 
@@ -63,16 +53,14 @@ impl Store {
     /// Returns the ends of a tenant's chain. `None` if the tenant has no entries.
     pub async fn audit_chain(&self, tenant: &str) -> Result<Option<AuditChain>, StoreError> {
         query!(self, "audit_chain", |connection| {
-            let row: Option<ChainRow> = connection.fetch_optional(CHAIN, params!(tenant)).await?;
-            Ok(row.map(AuditChain::from))
+            Ok(connection.fetch_optional(CHAIN, params!(tenant)).await?)
         })
     }
 
     /// Returns the tenants that have a chain, or entries without one.
     pub async fn audited_tenants(&self) -> Result<Vec<String>, StoreError> {
         query!(self, "audited_tenants", |connection| {
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, params!()).await?;
-            Ok(rows.into_iter().map(|row| row.tenant).collect())
+            Ok(connection.fetch_all(TENANTS, params!()).await?)
         })
     }
 }
@@ -104,16 +92,17 @@ async fn append_to_chain(
             params!(tenant, deleted_hash = Digest(FIRST_HASH)),
         )
         .await?;
-    let end: Option<ChainRow> = connection
+    let end: Option<AuditChain> = connection
         .fetch_optional(LOCK_CHAIN, params!(tenant))
         .await?;
     let end = end.ok_or_else(|| StoreError::corrupt(format!("the audit chain of {tenant}")))?;
-    let (mut number, mut previous) = (end.last, end.last_hash.0);
+    let (mut number, mut previous) = (end.last, end.last_hash);
     let mut links = Vec::with_capacity(entries.len());
     for entry in entries {
         number += 1;
-        let hash = hash(&previous, number.try_into().unwrap_or(0), entry);
-        links.push((number, micros(entry.at), Digest(previous), Digest(hash)));
+        let hash = hash(&previous, number, entry);
+        let (at, stored) = (micros(entry.at), number.cast_signed());
+        links.push((stored, at, Digest(previous), Digest(hash)));
         previous = hash;
     }
     let rows: Vec<[&dyn Value; 10]> = entries
@@ -140,7 +129,11 @@ async fn append_to_chain(
     connection
         .execute(
             MOVE_END,
-            params!(tenant, number, previous = Digest(previous)),
+            params!(
+                tenant,
+                number = number.cast_signed(),
+                previous = Digest(previous)
+            ),
         )
         .await?;
     Ok(())

@@ -6,12 +6,13 @@
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use super::chain::{ChainRow, LOCK_CHAIN};
+use super::chain::LOCK_CHAIN;
+use super::records::AuditChain;
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::{ExpiryTimes, from_micros, micros};
 use crate::values::{Digest, hex};
@@ -68,7 +69,8 @@ const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = :te
      AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = :tenant AND at >= :before), :highest) \
      ORDER BY number DESC LIMIT 1";
 
-const HASHES: &str = "SELECT number, hash FROM audit_entries WHERE tenant = :tenant AND number <= :number ORDER BY number";
+const HASHES: &str =
+    "SELECT hash FROM audit_entries WHERE tenant = :tenant AND number <= :number ORDER BY number";
 
 const INSERT: &str = "INSERT INTO audit_deletions (tenant, first, last, at, hashes, signature) \
      VALUES (:tenant, :first, :last, :at, :hashes, :signature)";
@@ -76,36 +78,20 @@ const INSERT: &str = "INSERT INTO audit_deletions (tenant, first, last, at, hash
 const DELETIONS: &str = "SELECT tenant, first, at, hashes, signature FROM audit_deletions \
      WHERE tenant = :tenant AND first > :after ORDER BY first LIMIT :limit";
 
-record! {
-    struct DeletionRow {
-        tenant: String,
-        first: i64,
-        at: i64,
-        hashes: Vec<u8>,
-        signature: Option<Digest>,
-    }
-}
-
-impl TryFrom<DeletionRow> for AuditDeletion {
-    type Error = StoreError;
-
-    fn try_from(row: DeletionRow) -> Result<Self, StoreError> {
-        let damaged = || {
-            StoreError::corrupt(format!(
-                "the audit deletion at {} of {}",
-                row.first, row.tenant
-            ))
-        };
-        let (hashes, rest) = row.hashes.as_chunks::<32>();
+impl Record for AuditDeletion {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let bytes: Vec<u8> = row.get("hashes")?;
+        let (hashes, rest) = bytes.as_chunks::<32>();
         if hashes.is_empty() || !rest.is_empty() {
-            return Err(damaged());
+            return Err(row.damaged("hashes"));
         }
+        let signature: Option<Digest> = row.get("signature")?;
         Ok(Self {
-            first: u64::try_from(row.first).map_err(|_| damaged())?,
-            at: from_micros(row.at).ok_or_else(damaged)?,
+            tenant: row.get("tenant")?,
+            first: row.number("first")?,
+            at: row.time("at")?,
             hashes: hashes.to_vec(),
-            signature: row.signature.map(|signature| signature.0),
-            tenant: row.tenant,
+            signature: signature.map(|signature| signature.0),
         })
     }
 }
@@ -114,13 +100,6 @@ const MOVE_START: &str =
     "UPDATE audit_chains SET deleted = :deleted, deleted_hash = :hash WHERE tenant = :tenant";
 
 const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = :tenant AND number <= :number";
-
-record! {
-    struct LinkRow {
-        number: i64,
-        hash: Digest,
-    }
-}
 
 impl Store {
     /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `times.before`, and keeps their hashes
@@ -134,43 +113,38 @@ impl Store {
     ) -> Result<u64, StoreError> {
         change!(self, "expire_audit", |connection| {
             let Some(start) = connection
-                .fetch_optional::<ChainRow>(LOCK_CHAIN, params!(tenant))
+                .fetch_optional::<AuditChain>(LOCK_CHAIN, params!(tenant))
                 .await?
             else {
                 return Ok(0);
             };
-            let end = start.deleted + i64::from(limit);
+            let end = (start.deleted + u64::from(limit)).cast_signed();
             let values = params!(
                 tenant,
                 before = micros(times.before),
                 end,
                 highest = i64::MAX
             );
-            let Some(link) = connection
-                .fetch_optional::<LinkRow>(EXPIRED, values)
+            let Some((number, hash)) = connection
+                .fetch_optional::<(i64, Digest)>(EXPIRED, values)
                 .await?
             else {
                 return Ok(0);
             };
-            let hashes: Vec<LinkRow> = connection
-                .fetch_all(HASHES, params!(tenant, number = link.number))
+            let hashes: Vec<Digest> = connection
+                .fetch_all(HASHES, params!(tenant, number))
                 .await?;
             let deletion = AuditDeletion {
                 tenant: tenant.to_owned(),
-                first: (start.deleted + 1).cast_unsigned(),
+                first: start.deleted + 1,
                 at: from_micros(micros(times.now)).unwrap_or(times.now),
-                hashes: hashes.iter().map(|link| link.hash.0).collect(),
+                hashes: hashes.into_iter().map(|hash| hash.0).collect(),
                 signature: None,
             };
             record(connection, &deletion, sign(&deletion.signed_text())).await?;
-            let deleted = connection
-                .execute(DELETE, params!(tenant, number = link.number))
-                .await?;
+            let deleted = connection.execute(DELETE, params!(tenant, number)).await?;
             connection
-                .execute(
-                    MOVE_START,
-                    params!(tenant, deleted = link.number, hash = link.hash),
-                )
+                .execute(MOVE_START, params!(tenant, deleted = number, hash))
                 .await?;
             Ok(deleted)
         })
@@ -186,8 +160,7 @@ impl Store {
         query!(self, "audit_deletions", |connection| {
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let values = params!(tenant, after, limit = i64::from(limit));
-            let rows: Vec<DeletionRow> = connection.fetch_all(DELETIONS, values).await?;
-            rows.into_iter().map(AuditDeletion::try_from).collect()
+            Ok(connection.fetch_all(DELETIONS, values).await?)
         })
     }
 }

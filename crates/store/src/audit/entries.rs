@@ -6,9 +6,8 @@ use super::records::{AuditEntry, NewAuditEntry};
 use crate::call::query;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
+use crate::record::{Columns, Record};
 use crate::store::Store;
-use crate::times::from_micros;
 use crate::values::Digest;
 
 const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
@@ -18,39 +17,20 @@ const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, t
      previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND target = :collection AND action = 'search' \
      AND number < :before ORDER BY number DESC LIMIT :limit";
 
-record! {
-    struct EntryRow {
-        tenant: String,
-        number: i64,
-        at: i64,
-        request_id: String,
-        key_id: Option<String>,
-        action: String,
-        target: Option<String>,
-        details: String,
-        previous_hash: Digest,
-        hash: Digest,
-    }
-}
-
-impl TryFrom<EntryRow> for AuditEntry {
-    type Error = StoreError;
-
-    fn try_from(row: EntryRow) -> Result<Self, StoreError> {
-        let (tenant, number) = (&row.tenant, row.number);
-        let damaged = || StoreError::corrupt(format!("the audit entry {number} of {tenant}"));
+impl Record for AuditEntry {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            number: u64::try_from(number).map_err(|_| damaged())?,
-            previous_hash: row.previous_hash.0,
-            hash: row.hash.0,
+            number: row.number("number")?,
+            previous_hash: row.get::<Digest>("previous_hash")?.0,
+            hash: row.get::<Digest>("hash")?.0,
             entry: NewAuditEntry {
-                at: from_micros(row.at).ok_or_else(damaged)?,
-                tenant: row.tenant,
-                request_id: row.request_id,
-                key_id: row.key_id,
-                action: row.action,
-                target: row.target,
-                details: row.details,
+                at: row.time("at")?,
+                tenant: row.get("tenant")?,
+                request_id: row.get("request_id")?,
+                key_id: row.get("key_id")?,
+                action: row.get("action")?,
+                target: row.get("target")?,
+                details: row.get("details")?,
             },
         })
     }
@@ -67,8 +47,7 @@ impl Store {
         query!(self, "audit_entries", |connection| {
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let values = params!(tenant, after, limit = i64::from(limit));
-            let rows: Vec<EntryRow> = connection.fetch_all(ENTRIES, values).await?;
-            rows.into_iter().map(AuditEntry::try_from).collect()
+            Ok(connection.fetch_all(ENTRIES, values).await?)
         })
     }
 
@@ -88,8 +67,7 @@ impl Store {
                 before = before.unwrap_or(i64::MAX),
                 limit = i64::from(limit)
             );
-            let rows: Vec<EntryRow> = connection.fetch_all(SEARCHES, values).await?;
-            rows.into_iter().map(AuditEntry::try_from).collect()
+            Ok(connection.fetch_all(SEARCHES, values).await?)
         })
     }
 }

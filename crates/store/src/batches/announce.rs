@@ -1,13 +1,12 @@
 //! The outbox of a message queue: chunks that are ready and of which the queue was not told.
 
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 use super::records::ReadyChunk;
 use crate::call::{change, query};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 
@@ -21,13 +20,15 @@ const READY: &str = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.pri
 const MARK: &str = "UPDATE batch_chunks SET announced_at = :now \
      WHERE batch_id = :batch AND number = :number AND lease_token = :token";
 
-record! {
-    struct ReadyRow {
-        batch_id: Uuid,
-        number: i32,
-        lease_token: i64,
-        tenant: String,
-        priority: String,
+impl Record for ReadyChunk {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            batch: row.get("batch_id")?,
+            number: row.number("number")?,
+            token: row.number("lease_token")?,
+            tenant: row.get("tenant")?,
+            priority: row.get("priority")?,
+        })
     }
 }
 
@@ -46,18 +47,7 @@ impl Store {
                 announced_before = micros(announced_before),
                 limit = i64::from(limit)
             );
-            let rows: Vec<ReadyRow> = connection.fetch_all(READY, values).await?;
-            let chunk = |row: ReadyRow| {
-                let damaged = |_| StoreError::corrupt(format!("a chunk of batch {}", row.batch_id));
-                Ok(ReadyChunk {
-                    batch: row.batch_id,
-                    number: row.number.try_into().map_err(damaged)?,
-                    token: row.lease_token.try_into().map_err(damaged)?,
-                    tenant: row.tenant,
-                    priority: row.priority,
-                })
-            };
-            rows.into_iter().map(chunk).collect()
+            Ok(connection.fetch_all(READY, values).await?)
         })
     }
 

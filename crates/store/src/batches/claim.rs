@@ -1,14 +1,15 @@
 //! Leasing chunks to workers.
 
 use time::OffsetDateTime;
+use uuid::Uuid;
 
-use super::records::{ClaimRequest, Lease, LeasedChunk, LeasedItem, MAX_MODELS_KEYS};
-use super::rows::{ChunkRow, LeaseKey, LeasedItemRow};
+use super::records::{ClaimRequest, Lease, LeasedChunk, MAX_MODELS_KEYS};
+use super::rows::LeaseKey;
 use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::IdRow;
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::{Digest, Many};
@@ -40,8 +41,8 @@ const NEXT_CHUNK: &str = next_chunk!("");
 /// Skips the chunks that another worker is claiming.
 const NEXT_FREE_CHUNK: &str = next_chunk!("FOR UPDATE OF c SKIP LOCKED");
 
-const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = :owner, lease_token = :token, ready_at = :until, \
-     expired_leases = :expired_leases, announced_at = NULL WHERE batch_id = :batch_id AND number = :number";
+const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = :owner, lease_token = lease_token + 1, \
+     ready_at = :until, expired_leases = expired_leases + :expired, announced_at = NULL WHERE batch_id = :batch_id AND number = :number";
 
 const ITEMS_OF_CHUNK: &str = "SELECT position, attempts, payload, url, source, source_url \
      FROM batch_items WHERE batch_id = :batch_id AND position >= :first_item AND position < :end AND state = 'queued' \
@@ -61,6 +62,48 @@ const BEGIN_ITEM: &str = "UPDATE batch_items SET attempts = attempts + 1 \
      (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch_id AND c.number = :number \
       AND c.lease_token = :token AND c.lease_owner IS NOT NULL)";
 
+/// A chunk that is ready.
+struct NextChunk {
+    number: i32,
+    first_item: i64,
+    /// The position after the last item.
+    end: i64,
+    /// Whether a worker has lost it.
+    was_leased: bool,
+    /// What the worker gets. It has no items yet.
+    leased: LeasedChunk,
+}
+
+impl Record for NextChunk {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let was_leased = row.get::<Option<String>>("lease_owner")?.is_some();
+        let (token, expired_leases): (u64, u32) =
+            (row.number("lease_token")?, row.number("expired_leases")?);
+        let first_item: i64 = row.get("first_item")?;
+        Ok(Self {
+            number: row.get("number")?,
+            first_item,
+            end: first_item + i64::from(row.get::<i32>("items")?),
+            was_leased,
+            leased: LeasedChunk {
+                lease: Lease {
+                    batch: row.get("batch_id")?,
+                    chunk: row.number("number")?,
+                    token: token + 1,
+                },
+                tenant: row.get("tenant")?,
+                operation: row.get("operation")?,
+                options: row.get("options")?,
+                priority: row.get("priority")?,
+                traceparent: row.get("traceparent")?,
+                key_id: row.get("key_id")?,
+                expired_leases: expired_leases + u32::from(was_leased),
+                items: Vec::new(),
+            },
+        })
+    }
+}
+
 impl Store {
     /// Leases the next chunk to a worker. Returns `None` if no chunk is ready.
     ///
@@ -73,41 +116,29 @@ impl Store {
             let Some(chunk) = next_chunk(connection, request).await? else {
                 return Ok(None);
             };
-            let (token, was_leased) = (chunk.lease_token + 1, chunk.lease_owner.is_some());
-            let expired_leases = chunk.expired_leases + i32::from(was_leased);
+            let mut leased = chunk.leased;
+            let batch_id = leased.lease.batch;
             let lease = params!(
-                batch_id = chunk.batch_id,
+                batch_id,
                 number = chunk.number,
                 owner = request.owner,
-                token,
                 until = micros(request.until),
-                expired_leases
+                expired = i32::from(chunk.was_leased)
             );
             connection.execute(LEASE_CHUNK, lease).await?;
-            let range = params!(
-                batch_id = chunk.batch_id,
-                first_item = chunk.first_item,
-                end = chunk.end()
-            );
-            let items: Vec<LeasedItemRow> = connection.fetch_all(ITEMS_OF_CHUNK, range).await?;
-            let items: Vec<LeasedItem> = items
-                .into_iter()
-                .map(LeasedItem::try_from)
-                .collect::<Result<_, _>>()?;
-            let served = items.len() as i64;
+            let range = params!(batch_id, first_item = chunk.first_item, end = chunk.end);
+            leased.items = connection.fetch_all(ITEMS_OF_CHUNK, range).await?;
+            let served = leased.items.len() as i64;
             // The items of an expired lease count as running already.
-            let started = if was_leased { 0 } else { served };
+            let started = if chunk.was_leased { 0 } else { served };
             let now = to_the_microsecond(request.now);
             connection
-                .execute(
-                    START_BATCH,
-                    params!(batch_id = chunk.batch_id, served, started, now),
-                )
+                .execute(START_BATCH, params!(batch_id, served, started, now))
                 .await?;
             connection
-                .execute(SERVE_TENANT, params!(tenant = chunk.tenant, served))
+                .execute(SERVE_TENANT, params!(tenant = leased.tenant, served))
                 .await?;
-            chunk.leased(token, expired_leases, items).map(Some)
+            Ok(Some(leased))
         })
     }
 
@@ -118,7 +149,7 @@ impl Store {
         until: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         change!(self, "extend_lease", |connection| {
-            let Some(key) = LeaseKey::of(lease) else {
+            let Some(key) = LeaseKey::from_lease(lease) else {
                 return Ok(false);
             };
             let values = params!(
@@ -135,7 +166,8 @@ impl Store {
     /// if the lease is lost.
     pub async fn begin_item(&self, lease: &Lease, position: u64) -> Result<bool, StoreError> {
         change!(self, "begin_item", |connection| {
-            let (Some(key), Ok(position)) = (LeaseKey::of(lease), i64::try_from(position)) else {
+            let (Some(key), Ok(position)) = (LeaseKey::from_lease(lease), i64::try_from(position))
+            else {
                 return Ok(false);
             };
             let values = params!(
@@ -152,7 +184,7 @@ impl Store {
 async fn next_chunk(
     connection: &mut Connection<'_>,
     request: &ClaimRequest,
-) -> Result<Option<ChunkRow>, StoreError> {
+) -> Result<Option<NextChunk>, StoreError> {
     let now = micros(request.now);
     let Some(first) = request.models_keys.first() else {
         return Ok(None);
@@ -163,7 +195,7 @@ async fn next_chunk(
     // No tenant has an empty name.
     let except = request.except.as_deref().unwrap_or_default();
     let values = params!(now, models_keys = Many(&keys), except);
-    let batch: Option<IdRow> = connection.fetch_optional(NEXT_BATCH, values).await?;
+    let batch: Option<Uuid> = connection.fetch_optional(NEXT_BATCH, values).await?;
     let Some(batch) = batch else {
         return Ok(None);
     };
@@ -173,7 +205,7 @@ async fn next_chunk(
         NEXT_CHUNK
     };
     Ok(connection
-        .fetch_optional(query, params!(batch = batch.id, now))
+        .fetch_optional(query, params!(batch, now))
         .await?)
 }
 

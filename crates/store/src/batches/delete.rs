@@ -15,8 +15,7 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::purge::note_deletion;
-use crate::record::record;
-use crate::rows::{PayloadRow, ScanKeyRow};
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::Digest;
@@ -42,10 +41,10 @@ const LOCK_DELETED: &str = "UPDATE batches SET payloads_due = payloads_due \
 const OWN_SCANS: &str = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = :batch AND NOT EXISTS \
      (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> :batch)";
 
-const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = :id";
+const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = :scan";
 
-const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = :image_id AND NOT EXISTS \
-     (SELECT 1 FROM scans s WHERE s.image_id = :image_id)";
+const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = :image AND NOT EXISTS \
+     (SELECT 1 FROM scans s WHERE s.image_id = :image)";
 
 const COUNT_FACES: &str = "SELECT count(*) AS faces, count(e.face_id) AS vectors FROM faces f \
      LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = :scan";
@@ -72,32 +71,12 @@ const DELETE: &str = "DELETE FROM batches WHERE id = :batch";
 
 const SWEPT: &str = "UPDATE batches SET payloads_due = :payloads_due WHERE id = :batch";
 
-record! {
-    struct KeyRow {
-        tenant: String,
-        id: Uuid,
-    }
-}
-
-record! {
-    struct DeletionKindRow {
-        deletion: String,
-    }
-}
-
-record! {
-    struct FacesRow {
-        faces: i64,
-        vectors: i64,
-    }
-}
-
-impl From<KeyRow> for BatchKey {
-    fn from(row: KeyRow) -> Self {
-        Self {
-            tenant: row.tenant,
-            id: row.id,
-        }
+impl Record for BatchKey {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            tenant: row.get("tenant")?,
+            id: row.get("id")?,
+        })
     }
 }
 
@@ -131,7 +110,7 @@ impl Store {
     /// Marks the batches as deleted whose time is over. Returns their number.
     pub async fn expire_batches(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
         change!(self, "expire_batches", |connection| {
-            let expired: Vec<KeyRow> = connection
+            let expired: Vec<BatchKey> = connection
                 .fetch_all(EXPIRED, params!(now = micros(now)))
                 .await?;
             for batch in &expired {
@@ -144,10 +123,8 @@ impl Store {
     /// Returns batches that are marked as deleted, and whose rows are still there.
     pub async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "deleted_batches", |connection| {
-            let rows: Vec<KeyRow> = connection
-                .fetch_all(DELETED, params!(limit = i64::from(limit)))
-                .await?;
-            Ok(rows.into_iter().map(BatchKey::from).collect())
+            let limit = params!(limit = i64::from(limit));
+            Ok(connection.fetch_all(DELETED, limit).await?)
         })
     }
 
@@ -157,17 +134,16 @@ impl Store {
     /// answered with, and the images that then have no scan. A row with the counts stays.
     pub async fn purge_batch(&self, batch: Uuid, now: OffsetDateTime) -> Result<(), StoreError> {
         change!(self, "purge_batch", no_limit, |connection| {
-            let locked: Option<DeletionKindRow> = connection
+            let deletion: Option<String> = connection
                 .fetch_optional(LOCK_DELETED, params!(batch))
                 .await?;
-            let Some(locked) = locked else {
+            let Some(deletion) = deletion else {
                 return Ok(());
             };
             let mut counts = Counts::default();
-            if locked.deletion == Deletion::Erased.name() {
-                let own: Vec<ScanKeyRow> = connection.fetch_all(OWN_SCANS, params!(batch)).await?;
-                for scan in &own {
-                    counts.delete_scan(connection, scan).await?;
+            if deletion == Deletion::Erased.name() {
+                for (scan, image) in connection.fetch_all(OWN_SCANS, params!(batch)).await? {
+                    counts.delete_scan(connection, scan, image).await?;
                 }
             }
             let values = params!(
@@ -187,10 +163,8 @@ impl Store {
     /// Returns batches that ended since the last sweep of their payloads.
     pub async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "batches_with_due_payloads", |connection| {
-            let rows: Vec<KeyRow> = connection
-                .fetch_all(DUE_PAYLOADS, params!(limit = i64::from(limit)))
-                .await?;
-            Ok(rows.into_iter().map(BatchKey::from).collect())
+            let limit = params!(limit = i64::from(limit));
+            Ok(connection.fetch_all(DUE_PAYLOADS, limit).await?)
         })
     }
 
@@ -203,8 +177,8 @@ impl Store {
     ) -> Result<Vec<[u8; 32]>, StoreError> {
         query!(self, "finished_payloads", |connection| {
             let values = params!(batch, after = after.map(Digest), limit = i64::from(limit));
-            let rows: Vec<PayloadRow> = connection.fetch_all(FINISHED_PAYLOADS, values).await?;
-            Ok(rows.into_iter().map(|row| row.payload.0).collect())
+            let payloads: Vec<Digest> = connection.fetch_all(FINISHED_PAYLOADS, values).await?;
+            Ok(payloads.into_iter().map(|payload| payload.0).collect())
         })
     }
 
@@ -232,23 +206,18 @@ impl Counts {
     async fn delete_scan(
         &mut self,
         connection: &mut Connection<'_>,
-        scan: &ScanKeyRow,
+        scan: Uuid,
+        image: Uuid,
     ) -> Result<(), StoreError> {
         for query in [COUNT_FACES, COUNT_VECTORS] {
-            let row: Option<FacesRow> = connection
-                .fetch_optional(query, params!(scan = scan.id))
-                .await?;
-            self.faces += row.as_ref().map_or(0, |row| row.faces);
-            self.vectors += row.map_or(0, |row| row.vectors);
+            let (faces, vectors): (i64, i64) = connection.fetch_one(query, params!(scan)).await?;
+            self.faces += faces;
+            self.vectors += vectors;
         }
         self.scans += 1;
-        detach_scans(connection, &[scan.id]).await?;
-        connection
-            .execute(DELETE_SCAN, params!(id = scan.id))
-            .await?;
-        let deleted = connection
-            .execute(DELETE_IMAGE, params!(image_id = scan.image_id))
-            .await?;
+        detach_scans(connection, &[scan]).await?;
+        connection.execute(DELETE_SCAN, params!(scan)).await?;
+        let deleted = connection.execute(DELETE_IMAGE, params!(image)).await?;
         self.images += i64::try_from(deleted).unwrap_or(0);
         Ok(())
     }

@@ -14,7 +14,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::record::record;
-use crate::rows::{CountRow, PositionRow};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Rows;
@@ -22,7 +21,7 @@ use crate::values::Rows;
 /// Locks the chunk, so that no other worker takes it before the transaction ends.
 const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
      WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL \
-     RETURNING first_item, items";
+     RETURNING batch_id, number, first_item, items";
 
 /// A finished item is not changed. The columns of the values are those of [`ItemValues::values`]. The range of positions keeps
 /// Postgres from reading the whole batch.
@@ -51,13 +50,6 @@ const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at
 const COUNT: &str = "UPDATE batches SET running = running - :running, queued = queued + :returned, ok = ok + :ok, \
      cached = cached + :cached, error = error + :error, dead = dead + :dead, cancelled = cancelled + :cancelled WHERE id = :batch";
 
-record! {
-    struct RangeRow {
-        first_item: i64,
-        items: i32,
-    }
-}
-
 /// The changes of a batch's counts.
 #[derive(Default)]
 struct Counts {
@@ -74,12 +66,15 @@ const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
 
 /// Locks the chunk if its lease is still over.
 const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
-     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now RETURNING first_item, items";
+     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now \
+     RETURNING batch_id, number, first_item, items";
 
 record! {
-    struct ChunkKeyRow {
+    struct ChunkRow {
         batch_id: Uuid,
         number: i32,
+        first_item: i64,
+        items: i32,
     }
 }
 
@@ -88,17 +83,17 @@ impl Store {
     pub async fn sweep_cancelled(&self, now: OffsetDateTime) -> Result<u64, StoreError> {
         change!(self, "sweep_cancelled", |connection| {
             let now = micros(now);
-            let ended: Vec<ChunkKeyRow> = connection.fetch_all(ENDED_CHUNKS, params!(now)).await?;
+            let ended: Vec<(Uuid, i32)> = connection.fetch_all(ENDED_CHUNKS, params!(now)).await?;
             let mut swept = 0;
-            for chunk in ended {
-                let place = (chunk.batch_id, chunk.number);
-                let values = params!(batch_id = chunk.batch_id, number = chunk.number, now);
-                let range: Option<RangeRow> = connection.fetch_optional(LOCK_ENDED, values).await?;
-                let Some(range) = range else {
+            for (batch_id, number) in ended {
+                let values = params!(batch_id, number, now);
+                let locked: Option<ChunkRow> =
+                    connection.fetch_optional(LOCK_ENDED, values).await?;
+                let Some(chunk) = locked else {
                     continue;
                 };
                 let mut counts = Counts::default();
-                return_chunk(connection, (place, &range), now, &mut counts).await?;
+                return_chunk(connection, &chunk, now, &mut counts).await?;
                 counts.save(connection, chunk.batch_id, 0).await?;
                 swept += 1;
             }
@@ -116,7 +111,7 @@ impl Store {
         end: ChunkEnd,
     ) -> Result<Option<FinishedItems>, StoreError> {
         change!(self, "finish_items", |connection| {
-            let Some(key) = LeaseKey::of(lease) else {
+            let Some(key) = LeaseKey::from_lease(lease) else {
                 return Ok(None);
             };
             let values = params!(
@@ -124,8 +119,8 @@ impl Store {
                 number = key.number,
                 token = key.token
             );
-            let range: Option<RangeRow> = connection.fetch_optional(LOCK_CHUNK, values).await?;
-            let Some(range) = range else {
+            let locked: Option<ChunkRow> = connection.fetch_optional(LOCK_CHUNK, values).await?;
+            let Some(chunk) = locked else {
                 return Ok(None);
             };
             // A worker that keeps its lease runs the items one by one, and `begin_item` has counted each attempt.
@@ -148,8 +143,7 @@ impl Store {
             let returned = match end {
                 ChunkEnd::Keep => 0,
                 ChunkEnd::Return { retry_at, .. } => {
-                    let place = (key.batch_id, key.number);
-                    return_chunk(connection, (place, &range), micros(retry_at), &mut counts).await?
+                    return_chunk(connection, &chunk, micros(retry_at), &mut counts).await?
                 }
             };
             counts.save(connection, key.batch_id, returned).await?;
@@ -220,8 +214,7 @@ async fn update_items(
         let (first, last) = (positions().min(), positions().max());
         let rows: Vec<_> = items.iter().map(ItemValues::values).collect();
         let values = params!(batch, attempts, first, last, rows = Rows(&rows));
-        let rows: Vec<PositionRow> = connection.fetch_all(FINISH_ITEMS, values).await?;
-        changed.extend(rows.into_iter().map(|row| row.position));
+        changed.extend(connection.fetch_all::<i64>(FINISH_ITEMS, values).await?);
     }
     Ok(changed)
 }
@@ -229,16 +222,16 @@ async fn update_items(
 /// Deletes a chunk whose items are finished. Otherwise ends its lease. Returns the number of items that wait again.
 async fn return_chunk(
     connection: &mut Connection<'_>,
-    ((batch, number), range): ((Uuid, i32), &RangeRow),
+    chunk: &ChunkRow,
     retry_at: i64,
     counts: &mut Counts,
 ) -> Result<i64, StoreError> {
-    let end = range.first_item + i64::from(range.items);
-    let values = params!(batch, first_item = range.first_item, end);
+    let (batch, number) = (chunk.batch_id, chunk.number);
+    let end = chunk.first_item + i64::from(chunk.items);
+    let values = params!(batch, first_item = chunk.first_item, end);
     let cancelled = connection.execute(CANCEL_REMAINING, values).await?;
     counts.cancelled += i64::try_from(cancelled).unwrap_or(i64::MAX);
-    let remaining: Option<CountRow> = connection.fetch_optional(REMAINING, values).await?;
-    let remaining = remaining.map_or(0, |row| row.count);
+    let remaining: i64 = connection.fetch_one(REMAINING, values).await?;
     if remaining == 0 {
         connection
             .execute(DELETE_CHUNK, params!(batch, number))

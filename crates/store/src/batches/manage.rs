@@ -9,8 +9,6 @@ use super::{read, submit};
 use crate::call::change;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::PositionRow;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::webhooks::{WebhookEvent, insert_deliveries};
@@ -54,13 +52,6 @@ const REQUEUE_ITEMS: &str = "UPDATE batch_items SET state = 'queued', attempts =
 const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + :errors + :dead, error = error - :errors, \
      dead = dead - :dead, next_chunk = :next_chunk, finished_at = NULL WHERE id = :batch";
 
-record! {
-    struct LockedBatch {
-        next_chunk: i32,
-        chunk_size: i32,
-    }
-}
-
 impl Store {
     /// Cancels a batch. A chunk that a worker has ends when the worker returns it, or with its lease. Returns `None` if the tenant has no such batch.
     pub async fn cancel_batch(
@@ -73,7 +64,7 @@ impl Store {
             connection
                 .execute(LOCK_CHUNKS, params!(tenant, batch))
                 .await?;
-            let locked: Option<LockedBatch> = connection
+            let locked: Option<(i32, i32)> = connection
                 .fetch_optional(LOCK_BATCH, params!(tenant, batch))
                 .await?;
             if locked.is_none() {
@@ -106,15 +97,14 @@ impl Store {
         now: OffsetDateTime,
     ) -> Result<Option<u64>, StoreError> {
         change!(self, "retry_items", no_limit, |connection| {
-            let locked: Option<LockedBatch> = connection
+            let locked: Option<(i32, i32)> = connection
                 .fetch_optional(LOCK_BATCH, params!(tenant, batch))
                 .await?;
-            let Some(locked) = locked else {
+            let Some((next_chunk, chunk_size)) = locked else {
                 return Ok(None);
             };
-            let failed: Vec<PositionRow> =
-                connection.fetch_all(FAILED_ITEMS, params!(batch)).await?;
-            let ranges = ranges(failed.iter().map(|row| row.position), locked.chunk_size);
+            let failed: Vec<i64> = connection.fetch_all(FAILED_ITEMS, params!(batch)).await?;
+            let ranges = ranges(&failed, chunk_size);
             let (mut errors, mut dead) = (0, 0);
             for &(first, items) in &ranges {
                 let end = first + i64::from(items);
@@ -125,14 +115,16 @@ impl Store {
                     *count += i64::try_from(changed).unwrap_or(i64::MAX);
                 }
             }
-            let chunks: Vec<_> = (locked.next_chunk..)
+            let chunks: Vec<_> = (next_chunk..)
                 .zip(&ranges)
                 .map(|(number, &(first, items))| (number, first, items))
                 .collect();
             insert_chunks(connection, &batch, &chunks, micros(now)).await?;
-            let next_chunk = locked.next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
+            let next_chunk = next_chunk + i32::try_from(chunks.len()).unwrap_or(i32::MAX);
             if !chunks.is_empty() {
-                submit::join_fair_queue(connection, tenant).await?;
+                connection
+                    .execute(submit::JOIN_FAIR_QUEUE, params!(tenant))
+                    .await?;
                 connection
                     .execute(COUNT_REQUEUED, params!(batch, errors, dead, next_chunk))
                     .await?;
@@ -143,9 +135,9 @@ impl Store {
 }
 
 /// Returns the ranges of consecutive positions, each of at most `size` items: the first position and the length.
-fn ranges(positions: impl Iterator<Item = i64>, size: i32) -> Vec<(i64, i32)> {
+fn ranges(positions: &[i64], size: i32) -> Vec<(i64, i32)> {
     let mut ranges: Vec<(i64, i32)> = Vec::new();
-    for position in positions {
+    for &position in positions {
         match ranges.last_mut() {
             Some((first, items)) if *first + i64::from(*items) == position && *items < size => {
                 *items += 1;
@@ -176,8 +168,8 @@ mod tests {
     #[test]
     fn positions_are_joined_to_ranges_of_a_limited_length() {
         let positions = [0, 1, 2, 5, 7, 8, 9, 10];
-        let joined = ranges(positions.into_iter(), 3);
+        let joined = ranges(&positions, 3);
         assert_eq!(joined, [(0, 3), (5, 1), (7, 3), (10, 1)]);
-        assert!(ranges(std::iter::empty(), 3).is_empty());
+        assert!(ranges(&[], 3).is_empty());
     }
 }

@@ -9,7 +9,6 @@ use super::records::{ItemOutcome, ScanOutcome};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::scans::{SavedScan, check_scan, save_scan};
 use crate::values::{Many, Value};
 
@@ -125,10 +124,8 @@ pub(super) async fn stored_scans(
     let ids: Vec<Uuid> = cached.collect::<HashSet<_>>().into_iter().collect();
     let mut stored = HashSet::with_capacity(ids.len());
     for ids in ids.chunks(IDS_PER_QUERY) {
-        let rows: Vec<IdRow> = connection
-            .fetch_all(STORED, params!(ids = Many(ids)))
-            .await?;
-        stored.extend(rows.into_iter().map(|row| row.id));
+        let ids = params!(ids = Many(ids));
+        stored.extend(connection.fetch_all::<Uuid>(STORED, ids).await?);
     }
     Ok(stored)
 }

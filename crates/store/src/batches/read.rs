@@ -1,23 +1,19 @@
 //! Reading batches and items.
 
-use sqlx::types::JsonValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::records::{
-    Batch, BatchFilter, Item, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth,
-};
-use super::rows::{BatchRow, ItemRow, batch_columns};
+use super::records::{Batch, BatchFilter, ItemFilter, ItemList, ItemPage, ItemState, QueueDepth};
+use super::rows::batch_columns;
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::{CountRow, IdRow};
+use crate::record::{Columns, Record};
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
-use crate::times::{from_micros, micros};
+use crate::times::micros;
 use crate::values::{Digest, Many};
 
 const BATCH: &str = concat!(
@@ -26,13 +22,13 @@ const BATCH: &str = concat!(
     " FROM batches b WHERE tenant = :tenant AND id = :batch AND deletion IS NULL"
 );
 
-const BATCH_BY_ID: &str = concat!(
+pub(super) const BATCH_BY_ID: &str = concat!(
     "SELECT ",
     batch_columns!(),
     " FROM batches b WHERE id = :batch AND deletion IS NULL"
 );
 
-const BATCH_BY_KEY: &str = concat!(
+pub(super) const BATCH_BY_KEY: &str = concat!(
     "SELECT ",
     batch_columns!(),
     " FROM batches b WHERE tenant = :tenant AND idempotency_key = :key AND deletion IS NULL"
@@ -98,11 +94,13 @@ const ACTIVE: &str = "SELECT id FROM batches \
 const RESULT: &str = "SELECT result FROM batch_items \
      WHERE batch_id = :batch AND payload = :payload AND state = 'ok' AND result IS NOT NULL LIMIT 1";
 
-record! {
-    struct DepthRow {
-        queued: i64,
-        running: i64,
-        oldest: Option<i64>,
+impl Record for QueueDepth {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            queued: row.number("queued")?,
+            running: row.number("running")?,
+            oldest_ready_at: row.optional_time("oldest")?,
+        })
     }
 }
 
@@ -111,33 +109,8 @@ pub(super) async fn find_batch(
     tenant: &str,
     batch: Uuid,
 ) -> Result<Option<Batch>, StoreError> {
-    let row: Option<BatchRow> = connection
-        .fetch_optional(BATCH, params!(tenant, batch))
-        .await?;
-    row.map(Batch::try_from).transpose()
-}
-
-pub(super) async fn find_batch_by_id(
-    connection: &mut Connection<'_>,
-    batch: Uuid,
-) -> Result<Option<Batch>, StoreError> {
-    let row: Option<BatchRow> = connection
-        .fetch_optional(BATCH_BY_ID, params!(batch))
-        .await?;
-    row.map(Batch::try_from).transpose()
-}
-
-record! {
-    struct ItemSizeRow {
-        position: i64,
-        bytes: i64,
-    }
-}
-
-record! {
-    struct ResultRow {
-        result: JsonValue,
-    }
+    let values = params!(tenant, batch);
+    Ok(connection.fetch_optional(BATCH, values).await?)
 }
 
 impl Store {
@@ -159,8 +132,7 @@ impl Store {
             let state = filter.state.map(|state| state.name().to_owned());
             let limit = i64::from(page.limit);
             let values = params!(tenant, state, name = filter.name, after = page.after, limit);
-            let rows: Vec<BatchRow> = connection.fetch_all(BATCHES, values).await?;
-            rows.into_iter().map(Batch::try_from).collect()
+            Ok(connection.fetch_all(BATCHES, values).await?)
         })
     }
 
@@ -180,17 +152,15 @@ impl Store {
             // One more item than requested shows whether there is a next page.
             let limit = i64::from(page.limit) + 1;
             let values = params!(batch, after, state, limit);
-            let sizes: Vec<ItemSizeRow> = connection.fetch_all(ITEM_SIZES, values).await?;
+            let sizes: Vec<(i64, i64)> = connection.fetch_all(ITEM_SIZES, values).await?;
             let requested = sizes.iter().take(page.limit as usize);
-            let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
-            let Some(last) = count.checked_sub(1).map(|last| sizes[last].position) else {
+            let count = count_within(page.max_bytes, requested.map(|(_, bytes)| *bytes));
+            let Some(last) = count.checked_sub(1).map(|last| sizes[last].0) else {
                 return Ok(ItemList::default());
             };
             let values = params!(batch, after, state, last);
-            let rows: Vec<ItemRow> = connection.fetch_all(ITEMS, values).await?;
-            let items = rows.into_iter().map(Item::try_from);
             Ok(ItemList {
-                items: items.collect::<Result<_, _>>()?,
+                items: connection.fetch_all(ITEMS, values).await?,
                 has_more: count < sizes.len(),
             })
         })
@@ -203,10 +173,8 @@ impl Store {
         payload: [u8; 32],
     ) -> Result<Option<serde_json::Value>, StoreError> {
         query!(self, "result_of_payload", |connection| {
-            let row: Option<ResultRow> = connection
-                .fetch_optional(RESULT, params!(batch, payload = Digest(payload)))
-                .await?;
-            Ok(row.map(|row| row.result))
+            let values = params!(batch, payload = Digest(payload));
+            Ok(connection.fetch_optional(RESULT, values).await?)
         })
     }
 
@@ -216,18 +184,15 @@ impl Store {
             if batches.is_empty() {
                 return Ok(Vec::new());
             }
-            let rows: Vec<IdRow> = connection
-                .fetch_all(ACTIVE, params!(batches = Many(batches)))
-                .await?;
-            Ok(rows.into_iter().map(|row| row.id).collect())
+            let batches = params!(batches = Many(batches));
+            Ok(connection.fetch_all(ACTIVE, batches).await?)
         })
     }
 
     /// Returns the number of a tenant's items that are not finished.
     pub async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError> {
         query!(self, "waiting_items", |connection| {
-            let row: Option<CountRow> = connection.fetch_optional(WAITING, params!(tenant)).await?;
-            let items = row.map_or(0, |row| row.count);
+            let items: i64 = connection.fetch_one(WAITING, params!(tenant)).await?;
             u64::try_from(items)
                 .map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
         })
@@ -236,31 +201,10 @@ impl Store {
     /// Returns the number of waiting items and the age of the oldest ready chunk.
     pub async fn queue_depth(&self, now: OffsetDateTime) -> Result<QueueDepth, StoreError> {
         query!(self, "queue_depth", |connection| {
-            let now = micros(now);
-            let row: Option<DepthRow> =
-                connection.fetch_optional(QUEUE_DEPTH, params!(now)).await?;
-            let Some(row) = row else {
-                return Ok(QueueDepth::default());
-            };
-            let damaged = |_| StoreError::corrupt("the counts of the batches".to_owned());
-            Ok(QueueDepth {
-                queued: row.queued.try_into().map_err(damaged)?,
-                running: row.running.try_into().map_err(damaged)?,
-                oldest_ready_at: row.oldest.and_then(from_micros),
-            })
+            let now = params!(now = micros(now));
+            Ok(connection.fetch_one(QUEUE_DEPTH, now).await?)
         })
     }
-}
-
-pub(super) async fn find_batch_by_key(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    key: &str,
-) -> Result<Option<Batch>, StoreError> {
-    let row: Option<BatchRow> = connection
-        .fetch_optional(BATCH_BY_KEY, params!(tenant, key))
-        .await?;
-    row.map(Batch::try_from).transpose()
 }
 
 #[cfg(test)]

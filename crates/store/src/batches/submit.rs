@@ -34,8 +34,10 @@ const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + :read, \
      accepted = accepted + :accepted, queued = queued + :accepted, next_chunk = :next_chunk, finished_at = NULL \
      WHERE id = :batch";
 
+/// Gives a tenant a place in the fair queue. Run it before the counts of its batch change.
+///
 /// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
-const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
+pub(super) const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
      VALUES (:tenant, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
          (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
      ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
@@ -63,12 +65,6 @@ record! {
     }
 }
 
-record! {
-    struct ItemIdRow {
-        item_id: Option<String>,
-    }
-}
-
 impl Store {
     /// Creates a batch without items.
     ///
@@ -76,14 +72,14 @@ impl Store {
     /// batch and its audit entry are written with it.
     pub async fn create_batch(&self, batch: &NewBatch) -> Result<CreatedBatch, StoreError> {
         change!(self, "create_batch", |connection| {
+            let by_key = params!(tenant = batch.tenant, key = batch.idempotency_key);
             if let Some(own) = &batch.webhook
                 && !lock_for_batch(connection, own).await?
             {
                 // A repeated request needs no further webhook.
-                let existing = match &batch.idempotency_key {
-                    Some(key) => read::find_batch_by_key(connection, &batch.tenant, key).await?,
-                    None => None,
-                };
+                let existing = connection
+                    .fetch_optional(read::BATCH_BY_KEY, by_key)
+                    .await?;
                 return Ok(existing.map_or(CreatedBatch::TooManyWebhooks, CreatedBatch::Existing));
             }
             let inserted = connection
@@ -118,8 +114,9 @@ impl Store {
                     created.ok_or_else(|| StoreError::corrupt("a new batch".to_owned()))?;
                 return Ok(CreatedBatch::New(created));
             }
-            let key = batch.idempotency_key.as_deref().unwrap_or_default();
-            let existing = read::find_batch_by_key(connection, &batch.tenant, key).await?;
+            let existing = connection
+                .fetch_optional(read::BATCH_BY_KEY, by_key)
+                .await?;
             let existing =
                 existing.ok_or_else(|| StoreError::corrupt("an existing batch".to_owned()))?;
             Ok(CreatedBatch::Existing(existing))
@@ -159,7 +156,8 @@ impl Store {
                 .collect();
             insert_chunks(connection, &batch, &chunks, micros(new.now)).await?;
             if !chunks.is_empty() {
-                join_fair_queue(connection, &locked.tenant).await?;
+                let tenant = params!(tenant = locked.tenant);
+                connection.execute(JOIN_FAIR_QUEUE, tenant).await?;
             }
             let accepted = kept.len() as i64;
             let read = i64::try_from(new.read).unwrap_or(i64::MAX);
@@ -189,7 +187,8 @@ impl Store {
             );
             connection.execute(COMPLETE, values).await?;
             finish_if_done(connection, request.batch, request.now).await?;
-            read::find_batch_by_id(connection, request.batch).await
+            let values = params!(batch = request.batch);
+            Ok(connection.fetch_optional(read::BATCH_BY_ID, values).await?)
         })
     }
 
@@ -210,15 +209,6 @@ impl Store {
             read::find_batch(connection, tenant, batch).await
         })
     }
-}
-
-/// Gives a tenant a place in the fair queue. Call it before the counts of its batch change.
-pub(super) async fn join_fair_queue(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-) -> Result<(), StoreError> {
-    connection.execute(JOIN_FAIR_QUEUE, params!(tenant)).await?;
-    Ok(())
 }
 
 /// Inserts chunks that are ready at `ready_at`. Each has a number, a first item and a number of items.
@@ -250,10 +240,10 @@ async fn known_ids(
     let ids: Vec<_> = items.iter().filter_map(|item| item.id.as_ref()).collect();
     for ids in ids.chunks(IDS_PER_QUERY) {
         let sent: Vec<[&dyn Value; 1]> = ids.iter().map(|&id| [id as &dyn Value]).collect();
-        let rows: Vec<ItemIdRow> = connection
+        let found: Vec<Option<String>> = connection
             .fetch_all(KNOWN_IDS, params!(batch, sent = Rows(&sent)))
             .await?;
-        known.extend(rows.into_iter().filter_map(|row| row.item_id));
+        known.extend(found.into_iter().flatten());
     }
     Ok(known)
 }

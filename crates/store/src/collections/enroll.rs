@@ -8,14 +8,12 @@ use uuid::Uuid;
 use super::live::is_live;
 use super::manage;
 use super::records::{CollectionKey, Enrolled, Enrollment, NewEnrollment};
-use super::rows::EnrollmentRow;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Floats, Value};
@@ -23,7 +21,7 @@ use crate::values::{Floats, Value};
 /// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
 /// changes nothing locks the row in both databases.
 const LOCK_FACE: &str = "UPDATE faces SET position = position \
-     WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id AS id";
+     WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id";
 
 const FIND: &str = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
      WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
@@ -143,10 +141,8 @@ impl Store {
         id: Uuid,
     ) -> Result<Option<Enrollment>, StoreError> {
         query!(self, "enrollment", |connection| {
-            let row: Option<EnrollmentRow> = connection
-                .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id, id))
-                .await?;
-            row.map(Enrollment::try_from).transpose()
+            let values = params!(tenant = key.tenant, collection = key.id, id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
@@ -166,8 +162,7 @@ impl Store {
                 after,
                 limit
             );
-            let rows: Vec<EnrollmentRow> = connection.fetch_all(LIST, values).await?;
-            rows.into_iter().map(Enrollment::try_from).collect()
+            Ok(connection.fetch_all(LIST, values).await?)
         })
     }
 }
@@ -182,13 +177,13 @@ async fn lock_faces(
     let ids: BTreeSet<Uuid> = faces.iter().filter_map(|face| face.face_id).collect();
     let mut images = BTreeMap::new();
     for id in ids {
-        let row: Option<IdRow> = connection
+        let image: Option<Uuid> = connection
             .fetch_optional(LOCK_FACE, params!(tenant, id))
             .await?;
-        let Some(image) = row else {
+        let Some(image) = image else {
             return Ok(None);
         };
-        images.insert(id, image.id);
+        images.insert(id, image);
     }
     let image = |face: &NewEnrollment| match face.face_id {
         Some(id) => images.get(&id).copied(),
@@ -204,17 +199,16 @@ async fn check_subject(
     now: OffsetDateTime,
 ) -> Result<Enrolled, StoreError> {
     let values = params!(tenant = key.tenant, collection = key.id, subject);
-    let found: Option<IdRow> = connection.fetch_optional(FIND, values).await?;
-    if found.is_none() {
+    if !connection.exists(FIND, values).await? {
         return Ok(Enrolled::NotFound);
     }
     let now = micros(now);
     let values = params!(collection = key.id, subject, now);
-    let live: Option<IdRow> = connection.fetch_optional(LIVE, values).await?;
-    Ok(match live {
-        Some(_) => Enrolled::Done,
-        None => Enrolled::NotLive,
-    })
+    if connection.exists(LIVE, values).await? {
+        Ok(Enrolled::Done)
+    } else {
+        Ok(Enrolled::NotLive)
+    }
 }
 
 #[cfg(test)]

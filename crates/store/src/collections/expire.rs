@@ -13,8 +13,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::purge::note_deletion;
-use crate::record::record;
-use crate::rows::{IdRow, TenantRow};
 use crate::store::Store;
 use crate::times::micros;
 
@@ -47,20 +45,6 @@ const DELETE_FACES: &str = "DELETE FROM enrollments WHERE row_id IN \
      WHERE c.id = :library AND e.subject_id IS NULL \
      AND e.created_at <= :now - c.retention_days * 86400000000 LIMIT :limit)";
 
-record! {
-    struct OverRow {
-        id: Uuid,
-        collection_id: Uuid,
-    }
-}
-
-/// Subjects of one collection to delete.
-struct Expiry {
-    collection: Uuid,
-    subjects: Vec<Uuid>,
-    now: OffsetDateTime,
-}
-
 impl Store {
     /// Deletes at most `limit` subjects whose time is over or whose consent has ended, with their faces. Returns their number.
     ///
@@ -73,17 +57,30 @@ impl Store {
     ) -> Result<u64, StoreError> {
         // Without a subject whose time is over, no writer waits.
         let over = query!(self, "find_expired_subjects", |connection| {
-            find(connection, now, limit).await
+            let values = params!(now = micros(now), limit = i64::from(limit));
+            Ok(connection.fetch_all(OVER, values).await?)
         })?;
+        let mut by_collection: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
+        for (subject, collection) in over {
+            by_collection.entry(collection).or_default().push(subject);
+        }
         let mut expired = 0;
-        for (collection, subjects) in over {
-            let expiry = Expiry {
-                collection,
-                subjects,
-                now,
-            };
+        for (collection, subjects) in by_collection {
             expired += change!(self, "expire_subjects", |connection| {
-                delete(connection, &expiry, audit).await
+                let locked = connection.fetch_optional(LOCK, params!(collection)).await?;
+                let Some(tenant) = locked else {
+                    return Ok(0);
+                };
+                let mut deleted = 0;
+                for subject in &subjects {
+                    let values = params!(subject = *subject, now = micros(now));
+                    deleted += connection.execute(DELETE, values).await?;
+                }
+                if deleted > 0 {
+                    let details = json!({"subjects": deleted});
+                    note(connection, (tenant, collection, now), details, audit).await?;
+                }
+                Ok(deleted)
             })?;
         }
         Ok(expired)
@@ -97,73 +94,39 @@ impl Store {
         limit: u32,
         audit: Option<&NewAuditEntry>,
     ) -> Result<u64, StoreError> {
-        let library = query!(self, "find_expired_faces", |connection| {
-            library(connection, now).await
+        let library: Option<Uuid> = query!(self, "find_expired_faces", |connection| {
+            let now = params!(now = micros(now));
+            Ok(connection.fetch_optional(LIBRARY, now).await?)
         })?;
         let Some(library) = library else {
             return Ok(0);
         };
         change!(self, "expire_library_faces", |connection| {
-            delete_faces(connection, library, (now, limit), audit).await
+            let locked = connection
+                .fetch_optional(LOCK, params!(collection = library))
+                .await?;
+            let Some(tenant) = locked else {
+                return Ok(0);
+            };
+            let values = params!(library, now = micros(now), limit = i64::from(limit));
+            let deleted = connection.execute(DELETE_FACES, values).await?;
+            if deleted > 0 {
+                let details = json!({"faces": deleted});
+                note(connection, (tenant, library, now), details, audit).await?;
+            }
+            Ok(deleted)
         })
     }
 }
 
-/// Returns subjects whose time is over, by collection.
-async fn find(
+/// Notes a deletion for the next purge of the files, and in the audit trail.
+async fn note(
     connection: &mut Connection<'_>,
-    now: OffsetDateTime,
-    limit: u32,
-) -> Result<BTreeMap<Uuid, Vec<Uuid>>, StoreError> {
-    let values = params!(now = micros(now), limit = i64::from(limit));
-    let over: Vec<OverRow> = connection.fetch_all(OVER, values).await?;
-    let mut by_collection: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
-    for row in over {
-        by_collection
-            .entry(row.collection_id)
-            .or_default()
-            .push(row.id);
-    }
-    Ok(by_collection)
-}
-
-/// Deletes subjects of a collection; see [`Store::expire_subjects`]. Run it in a transaction.
-async fn delete(
-    connection: &mut Connection<'_>,
-    expiry: &Expiry,
-    audit: Option<&NewAuditEntry>,
-) -> Result<u64, StoreError> {
-    let Some(tenant) = lock(connection, expiry.collection).await? else {
-        return Ok(0);
-    };
-    let now = micros(expiry.now);
-    let mut deleted = 0;
-    for subject in &expiry.subjects {
-        deleted += connection
-            .execute(DELETE, params!(subject = *subject, now))
-            .await?;
-    }
-    if deleted > 0 {
-        note_deletion(connection, expiry.now).await?;
-    }
-    let details = json!({"subjects": deleted});
-    record_deleted(
-        connection,
-        (tenant, expiry.collection),
-        details,
-        audit.filter(|_| deleted > 0),
-    )
-    .await?;
-    Ok(deleted)
-}
-
-/// Adds the entry of a deletion to the audit trail.
-async fn record_deleted(
-    connection: &mut Connection<'_>,
-    (tenant, collection): (String, Uuid),
+    (tenant, collection, now): (String, Uuid, OffsetDateTime),
     details: JsonValue,
     audit: Option<&NewAuditEntry>,
 ) -> Result<(), StoreError> {
+    note_deletion(connection, now).await?;
     let entry = audit.map(|entry| NewAuditEntry {
         tenant,
         target: Some(collection.to_string()),
@@ -171,52 +134,6 @@ async fn record_deleted(
         ..entry.clone()
     });
     append(connection, entry.as_slice()).await
-}
-
-/// Locks a collection, and returns its tenant. Returns `None` if it was erased.
-async fn lock(
-    connection: &mut Connection<'_>,
-    collection: Uuid,
-) -> Result<Option<String>, StoreError> {
-    let owner: Option<TenantRow> = connection.fetch_optional(LOCK, params!(collection)).await?;
-    Ok(owner.map(|owner| owner.tenant))
-}
-
-/// Returns a library with a face whose time is over.
-async fn library(
-    connection: &mut Connection<'_>,
-    now: OffsetDateTime,
-) -> Result<Option<Uuid>, StoreError> {
-    let library: Option<IdRow> = connection
-        .fetch_optional(LIBRARY, params!(now = micros(now)))
-        .await?;
-    Ok(library.map(|library| library.id))
-}
-
-/// Deletes faces of a library; see [`Store::expire_library_faces`]. Run it in a transaction.
-async fn delete_faces(
-    connection: &mut Connection<'_>,
-    library: Uuid,
-    (now, limit): (OffsetDateTime, u32),
-    audit: Option<&NewAuditEntry>,
-) -> Result<u64, StoreError> {
-    let Some(tenant) = lock(connection, library).await? else {
-        return Ok(0);
-    };
-    let values = params!(library, now = micros(now), limit = i64::from(limit));
-    let deleted = connection.execute(DELETE_FACES, values).await?;
-    if deleted > 0 {
-        note_deletion(connection, now).await?;
-    }
-    let details = json!({"faces": deleted});
-    record_deleted(
-        connection,
-        (tenant, library),
-        details,
-        audit.filter(|_| deleted > 0),
-    )
-    .await?;
-    Ok(deleted)
 }
 
 #[cfg(test)]

@@ -5,11 +5,9 @@ use uuid::Uuid;
 
 use super::live::{is_live, is_live_face};
 use super::records::{CollectionKey, IndexChange, IndexPosition, IndexRow, LiveRow};
-use super::rows::{ChangeRow, LiveVectorRow, VectorRow};
 use crate::call::{change, query};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Many;
@@ -46,16 +44,6 @@ const LIVE: &str = concat!(
     ") AND e.row_id IN (:rows)"
 );
 
-record! {
-    struct IndexPositionRow {
-        id: Uuid,
-        vector_space: String,
-        dim: i32,
-        position: i64,
-        enrolled: i64,
-    }
-}
-
 impl Store {
     /// Returns the rows that may be in an answer at the time `now`: those of this collection of this tenant, whose subject's
     /// time is not over and whose consent is valid where the collection requires one. The order is any.
@@ -76,10 +64,7 @@ impl Store {
                     now,
                     rows = Many(&rows)
                 );
-                let found: Vec<LiveVectorRow> = connection.fetch_all(LIVE, values).await?;
-                for row in found {
-                    live.push(row.try_into()?);
-                }
+                live.extend(connection.fetch_all::<LiveRow>(LIVE, values).await?);
             }
             Ok(live)
         })
@@ -88,8 +73,7 @@ impl Store {
     /// Returns the number of changes of each collection so far.
     pub async fn index_positions(&self) -> Result<Vec<IndexPosition>, StoreError> {
         query!(self, "index_positions", |connection| {
-            let rows: Vec<IndexPositionRow> = connection.fetch_all(POSITIONS, params!()).await?;
-            Ok(rows.into_iter().map(IndexPosition::from).collect())
+            Ok(connection.fetch_all(POSITIONS, params!()).await?)
         })
     }
 
@@ -99,10 +83,8 @@ impl Store {
         collection: Uuid,
     ) -> Result<Option<IndexPosition>, StoreError> {
         query!(self, "index_position", |connection| {
-            let row: Option<IndexPositionRow> = connection
-                .fetch_optional(POSITION, params!(collection))
-                .await?;
-            Ok(row.map(IndexPosition::from))
+            let values = params!(collection);
+            Ok(connection.fetch_optional(POSITION, values).await?)
         })
     }
 
@@ -119,8 +101,7 @@ impl Store {
                 after = after.cast_signed(),
                 limit = i64::from(limit)
             );
-            let rows: Vec<VectorRow> = connection.fetch_all(ROWS, values).await?;
-            Ok(rows.into_iter().map(IndexRow::from).collect())
+            Ok(connection.fetch_all(ROWS, values).await?)
         })
     }
 
@@ -135,8 +116,7 @@ impl Store {
             for rows in rows.chunks(MAX_ROWS) {
                 let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
                 let values = params!(collection, rows = Many(&rows));
-                let rows: Vec<VectorRow> = connection.fetch_all(ROWS_OF, values).await?;
-                found.extend(rows.into_iter().map(IndexRow::from));
+                found.extend(connection.fetch_all::<IndexRow>(ROWS_OF, values).await?);
             }
             Ok(found)
         })
@@ -155,8 +135,7 @@ impl Store {
                 after = after.cast_signed(),
                 limit = i64::from(limit)
             );
-            let rows: Vec<ChangeRow> = connection.fetch_all(CHANGES, values).await?;
-            Ok(rows.into_iter().map(IndexChange::from).collect())
+            Ok(connection.fetch_all(CHANGES, values).await?)
         })
     }
 
@@ -167,18 +146,6 @@ impl Store {
             connection.execute(TRIM, values).await?;
             Ok(())
         })
-    }
-}
-
-impl From<IndexPositionRow> for IndexPosition {
-    fn from(row: IndexPositionRow) -> Self {
-        Self {
-            collection_id: row.id,
-            vector_space: row.vector_space,
-            dim: row.dim.cast_unsigned(),
-            position: row.position.cast_unsigned(),
-            enrolled: row.enrolled.cast_unsigned(),
-        }
     }
 }
 

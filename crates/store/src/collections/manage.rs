@@ -5,14 +5,12 @@ use uuid::Uuid;
 use super::records::{
     Changed, Collection, CollectionKey, CollectionKind, CollectionSize, TermsChange, Written,
 };
-use super::rows::{CollectionRow, SizeRow};
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 
@@ -54,9 +52,10 @@ const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = :tenant AND n
      AND NOT is_erased";
 
 const CHANGE: &str = "UPDATE collections SET name = :name, legal_basis = :legal_basis, \
-     consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :collection";
+     consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :id";
 
-const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrollments WHERE collection_id = :collection \
+/// Deletes the enrollments of subjects without any consent, if the collection requires one.
+pub(super) const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrollments WHERE collection_id = :collection \
      AND EXISTS (SELECT 1 FROM collections c WHERE c.id = :collection AND c.consent_required) \
      AND subject_id IN (SELECT s.id FROM subjects s \
          WHERE s.collection_id = :collection AND s.consent_expires_at IS NULL)";
@@ -69,22 +68,7 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<Written, StoreError> {
         change!(self, "create_collection", |connection| {
-            let terms = &collection.terms;
-            let values = params!(
-                id = collection.id,
-                tenant = collection.tenant,
-                name = terms.name,
-                kind = collection.kind.name(),
-                vector_space = collection.vector_space,
-                dim = collection.dim.cast_signed(),
-                purpose = terms.purpose,
-                legal_basis = terms.legal_basis,
-                consent_required = terms.consent_required,
-                retention_days = terms.retention_days.cast_signed(),
-                far = terms.far,
-                created_at = micros(collection.created_at)
-            );
-            if connection.execute(INSERT, values).await? == 0 {
+            if write(connection, INSERT, collection).await? == 0 {
                 return Ok(Written::Taken);
             }
             append(connection, audit.as_slice()).await?;
@@ -98,20 +82,16 @@ impl Store {
         key: CollectionKey<'_>,
     ) -> Result<Option<Collection>, StoreError> {
         query!(self, "collection", |connection| {
-            one(connection, key).await
+            let values = params!(tenant = key.tenant, collection = key.id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
     /// Returns the number of subjects and of enrolled faces.
     pub async fn collection_size(&self, id: Uuid) -> Result<CollectionSize, StoreError> {
         query!(self, "collection_size", |connection| {
-            let row: Option<SizeRow> = connection.fetch_optional(SIZE, params!(id)).await?;
-            Ok(
-                row.map_or_else(CollectionSize::default, |row| CollectionSize {
-                    subjects: row.subjects.cast_unsigned(),
-                    enrollments: row.enrollments.cast_unsigned(),
-                }),
-            )
+            let size = connection.fetch_optional(SIZE, params!(id)).await?;
+            Ok(size.unwrap_or_default())
         })
     }
 
@@ -127,8 +107,7 @@ impl Store {
                 after = page.after.unwrap_or_default(),
                 limit = i64::from(page.limit)
             );
-            let rows: Vec<CollectionRow> = connection.fetch_all(LIST, values).await?;
-            rows.into_iter().map(Collection::try_from).collect()
+            Ok(connection.fetch_all(LIST, values).await?)
         })
     }
 
@@ -144,8 +123,7 @@ impl Store {
                 Suppression = CollectionKind::Suppression.name(),
                 vector_space
             );
-            let rows: Vec<CollectionRow> = connection.fetch_all(SUPPRESSION, values).await?;
-            rows.into_iter().map(Collection::try_from).collect()
+            Ok(connection.fetch_all(SUPPRESSION, values).await?)
         })
     }
 
@@ -160,49 +138,58 @@ impl Store {
             if !lock(connection, key).await? {
                 return Ok(Changed::NotFound);
             }
-            let Some(collection) = one(connection, key).await? else {
+            let values = params!(tenant = key.tenant, collection = key.id);
+            let found: Option<Collection> = connection.fetch_optional(ONE, values).await?;
+            let Some(collection) = found else {
                 return Ok(Changed::NotFound);
             };
-            let terms = change.applied_to(collection.terms.clone());
-            let values = params!(tenant = key.tenant, name = terms.name, collection = key.id);
-            let taken: Option<IdRow> = connection.fetch_optional(WITH_NAME, values).await?;
-            if taken.is_some() {
+            let collection = Collection {
+                terms: change.applied_to(collection.terms),
+                ..collection
+            };
+            let name = &collection.terms.name;
+            let values = params!(tenant = key.tenant, name = *name, collection = key.id);
+            if connection.exists(WITH_NAME, values).await? {
                 return Ok(Changed::Taken);
             }
-            let values = params!(
-                tenant = key.tenant,
-                collection = key.id,
-                name = terms.name,
-                legal_basis = terms.legal_basis,
-                consent_required = terms.consent_required,
-                retention_days = terms.retention_days.cast_signed(),
-                far = terms.far
-            );
-            match connection.execute(CHANGE, values).await {
+            match write(connection, CHANGE, &collection).await {
                 // A concurrent transaction may have taken the name since the check.
                 Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
                     return Ok(Changed::Taken);
                 }
                 done => done?,
             };
-            delete_without_consent(connection, key.id).await?;
+            connection
+                .execute(DELETE_WITHOUT_CONSENT, params!(collection = key.id))
+                .await?;
             append(connection, audit.as_slice()).await?;
-            Ok(Changed::Done(Collection {
-                terms,
-                ..collection
-            }))
+            Ok(Changed::Done(collection))
         })
     }
 }
 
-pub(super) async fn one(
+/// Runs a statement with the values of a collection.
+async fn write(
     connection: &mut Connection<'_>,
-    key: CollectionKey<'_>,
-) -> Result<Option<Collection>, StoreError> {
-    let row: Option<CollectionRow> = connection
-        .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id))
-        .await?;
-    row.map(Collection::try_from).transpose()
+    statement: &'static str,
+    collection: &Collection,
+) -> Result<u64, sqlx::Error> {
+    let terms = &collection.terms;
+    let values = params!(
+        id = collection.id,
+        tenant = collection.tenant,
+        name = terms.name,
+        kind = collection.kind.name(),
+        vector_space = collection.vector_space,
+        dim = collection.dim.cast_signed(),
+        purpose = terms.purpose,
+        legal_basis = terms.legal_basis,
+        consent_required = terms.consent_required,
+        retention_days = terms.retention_days.cast_signed(),
+        far = terms.far,
+        created_at = micros(collection.created_at)
+    );
+    connection.execute(statement, values).await
 }
 
 /// Returns a collection of any tenant.
@@ -210,19 +197,7 @@ pub(crate) async fn by_id(
     connection: &mut Connection<'_>,
     id: Uuid,
 ) -> Result<Option<Collection>, StoreError> {
-    let row: Option<CollectionRow> = connection.fetch_optional(BY_ID, params!(id)).await?;
-    row.map(Collection::try_from).transpose()
-}
-
-/// Deletes the enrollments of subjects without any consent, if the collection requires one.
-pub(super) async fn delete_without_consent(
-    connection: &mut Connection<'_>,
-    collection: Uuid,
-) -> Result<(), StoreError> {
-    connection
-        .execute(DELETE_WITHOUT_CONSENT, params!(collection))
-        .await?;
-    Ok(())
+    Ok(connection.fetch_optional(BY_ID, params!(id)).await?)
 }
 
 /// Locks a collection until the transaction ends. Returns false if the tenant has no such collection.
@@ -230,10 +205,8 @@ pub(crate) async fn lock(
     connection: &mut Connection<'_>,
     key: CollectionKey<'_>,
 ) -> Result<bool, StoreError> {
-    let row: Option<IdRow> = connection
-        .fetch_optional(LOCK, params!(tenant = key.tenant, collection = key.id))
-        .await?;
-    Ok(row.is_some())
+    let values = params!(tenant = key.tenant, collection = key.id);
+    Ok(connection.exists(LOCK, values).await?)
 }
 
 #[cfg(test)]

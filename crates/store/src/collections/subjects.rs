@@ -5,14 +5,12 @@ use uuid::Uuid;
 
 use super::manage;
 use super::records::{Changed, CollectionKey, Subject, SubjectChange, Written};
-use super::rows::SubjectRow;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 
@@ -43,7 +41,7 @@ const TAKEN: &str = "SELECT id FROM subjects WHERE collection_id = :collection_i
 
 const CHANGE: &str = "UPDATE subjects SET external_id = :external_id, metadata = :metadata, \
      consent_reference = :consent_reference, consent_given_at = :consent_given_at, consent_expires_at = :consent_expires_at, expires_at = :expires_at, \
-     last_seen_at = :now WHERE collection_id = :collection_id AND id = :id";
+     last_seen_at = :last_seen_at WHERE collection_id = :collection_id AND id = :id";
 
 impl Store {
     /// Creates a subject in a collection of a tenant.
@@ -64,21 +62,7 @@ impl Store {
             if is_taken(connection, subject).await? {
                 return Ok(Written::Taken);
             }
-            let details = &subject.details;
-            let consent = details.consent.as_ref();
-            let values = params!(
-                id = subject.id,
-                collection_id = subject.collection_id,
-                external_id = details.external_id,
-                metadata = details.metadata,
-                consent_reference = consent.map(|consent| consent.reference.clone()),
-                consent_given_at = consent.map(|consent| micros(consent.given_at)),
-                consent_expires_at = consent.map(|consent| micros(consent.expires_at)),
-                expires_at = details.expires_at.map(micros),
-                created_at = micros(subject.created_at),
-                last_seen_at = micros(subject.last_seen_at)
-            );
-            connection.execute(INSERT, values).await?;
+            write(connection, INSERT, subject).await?;
             append(connection, audit.as_slice()).await?;
             Ok(Written::Done)
         })
@@ -91,7 +75,8 @@ impl Store {
         id: Uuid,
     ) -> Result<Option<Subject>, StoreError> {
         query!(self, "subject", |connection| {
-            one(connection, key, id).await
+            let values = params!(tenant = key.tenant, collection = key.id, id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
@@ -115,8 +100,7 @@ impl Store {
                 limit,
                 external_id
             );
-            let rows: Vec<SubjectRow> = connection.fetch_all(query, values).await?;
-            rows.into_iter().map(Subject::try_from).collect()
+            Ok(connection.fetch_all(query, values).await?)
         })
     }
 
@@ -133,7 +117,9 @@ impl Store {
             if !manage::lock(connection, key).await? {
                 return Ok(Changed::NotFound);
             }
-            let Some(subject) = one(connection, key, id).await? else {
+            let values = params!(tenant = key.tenant, collection = key.id, id);
+            let found: Option<Subject> = connection.fetch_optional(ONE, values).await?;
+            let Some(subject) = found else {
                 return Ok(Changed::NotFound);
             };
             if *change == SubjectChange::default() {
@@ -147,27 +133,41 @@ impl Store {
             if is_taken(connection, &subject).await? {
                 return Ok(Changed::Taken);
             }
-            let details = &subject.details;
-            let consent = details.consent.as_ref();
-            let values = params!(
-                collection_id = subject.collection_id,
-                id = subject.id,
-                external_id = details.external_id,
-                metadata = details.metadata,
-                consent_reference = consent.map(|consent| consent.reference.clone()),
-                consent_given_at = consent.map(|consent| micros(consent.given_at)),
-                consent_expires_at = consent.map(|consent| micros(consent.expires_at)),
-                expires_at = details.expires_at.map(micros),
-                now = micros(now)
-            );
-            connection.execute(CHANGE, values).await?;
+            write(connection, CHANGE, &subject).await?;
             if change.consent == Some(None) {
-                manage::delete_without_consent(connection, key.id).await?;
+                let collection = params!(collection = key.id);
+                connection
+                    .execute(manage::DELETE_WITHOUT_CONSENT, collection)
+                    .await?;
             }
             append(connection, audit.as_slice()).await?;
             Ok(Changed::Done(subject))
         })
     }
+}
+
+/// Runs a statement with the values of a subject.
+async fn write(
+    connection: &mut Connection<'_>,
+    statement: &'static str,
+    subject: &Subject,
+) -> Result<(), StoreError> {
+    let details = &subject.details;
+    let consent = details.consent.as_ref();
+    let values = params!(
+        id = subject.id,
+        collection_id = subject.collection_id,
+        external_id = details.external_id,
+        metadata = details.metadata,
+        consent_reference = consent.map(|consent| consent.reference.clone()),
+        consent_given_at = consent.map(|consent| micros(consent.given_at)),
+        consent_expires_at = consent.map(|consent| micros(consent.expires_at)),
+        expires_at = details.expires_at.map(micros),
+        created_at = micros(subject.created_at),
+        last_seen_at = micros(subject.last_seen_at)
+    );
+    connection.execute(statement, values).await?;
+    Ok(())
 }
 
 /// Returns whether another subject of the collection, which is locked, has the external id.
@@ -178,19 +178,7 @@ async fn is_taken(connection: &mut Connection<'_>, subject: &Subject) -> Result<
         external_id = *external_id,
         id = subject.id
     );
-    let taken: Option<IdRow> = connection.fetch_optional(TAKEN, values).await?;
-    Ok(taken.is_some())
-}
-
-pub(super) async fn one(
-    connection: &mut Connection<'_>,
-    key: CollectionKey<'_>,
-    id: Uuid,
-) -> Result<Option<Subject>, StoreError> {
-    let row: Option<SubjectRow> = connection
-        .fetch_optional(ONE, params!(tenant = key.tenant, collection = key.id, id))
-        .await?;
-    row.map(Subject::try_from).transpose()
+    Ok(connection.exists(TAKEN, values).await?)
 }
 
 #[cfg(test)]

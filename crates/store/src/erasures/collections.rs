@@ -11,7 +11,6 @@ use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::values::Many;
 
@@ -52,6 +51,7 @@ const OF_ENROLLMENT: &str = "SELECT c.id FROM collections c \
 const OF_PERSON: &str = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
      WHERE c.tenant = :tenant AND p.id = :id";
 
+/// A trigger deletes the person with the last face.
 const FACES_OF_PERSON: &str = "DELETE FROM enrollments WHERE row_id IN \
      (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
 
@@ -106,23 +106,32 @@ impl Store {
         target: &ErasureTarget,
     ) -> Result<bool, StoreError> {
         change!(self, "erase_from_collections", |connection| {
-            let (counts, is_done) = match target {
+            let (id, [find, enrollments]) = match target {
                 ErasureTarget::Collection(_) | ErasureTarget::Tenant => {
-                    erase_marked(connection, tenant).await?
+                    let (counts, is_done) = erase_marked(connection, tenant).await?;
+                    counts::add(connection, erasure, counts).await?;
+                    return Ok(is_done);
                 }
-                ErasureTarget::Subject(id) => (erase_subject(connection, tenant, *id).await?, true),
-                ErasureTarget::Enrollment(id) => {
-                    (erase_enrollment(connection, tenant, *id).await?, true)
-                }
-                ErasureTarget::Person(id) => erase_person(connection, tenant, *id).await?,
+                ErasureTarget::Subject(id) => (*id, [OF_SUBJECT, ENROLLMENTS_OF_SUBJECT]),
+                ErasureTarget::Enrollment(id) => (*id, [OF_ENROLLMENT, ENROLLMENT]),
+                ErasureTarget::Person(id) => (*id, [OF_PERSON, FACES_OF_PERSON]),
                 ErasureTarget::Image(_)
                 | ErasureTarget::Face(_)
                 | ErasureTarget::Source(_)
                 | ErasureTarget::Host(_)
                 | ErasureTarget::Batch(_) => return Ok(true),
             };
+            let mut counts = ErasedCounts::default();
+            if lock_collection(connection, find, (tenant, id)).await? {
+                let page = params!(id, page = PAGE);
+                counts.enrollments = connection.execute(enrollments, page).await?;
+                if matches!(target, ErasureTarget::Subject(_)) {
+                    counts.subjects = connection.execute(SUBJECT, params!(id)).await?;
+                }
+            }
             counts::add(connection, erasure, counts).await?;
-            Ok(is_done)
+            // Only a person can have more faces than a page.
+            Ok(counts.enrollments == 0 || !matches!(target, ErasureTarget::Person(_)))
         })
     }
 }
@@ -133,71 +142,20 @@ async fn erase_marked(
     tenant: &str,
 ) -> Result<(ErasedCounts, bool), StoreError> {
     let mut counts = ErasedCounts::default();
-    let marked: Option<IdRow> = connection.fetch_optional(MARKED, params!(tenant)).await?;
-    let Some(marked) = marked else {
+    let marked: Option<Uuid> = connection.fetch_optional(MARKED, params!(tenant)).await?;
+    let Some(id) = marked else {
         return Ok((counts, true));
     };
-    connection.execute(LOCK, params!(id = marked.id)).await?;
-    counts.enrollments = connection
-        .execute(ENROLLMENTS, params!(id = marked.id, page = PAGE))
-        .await?;
+    connection.execute(LOCK, params!(id)).await?;
+    let page = params!(id, page = PAGE);
+    counts.enrollments = connection.execute(ENROLLMENTS, page).await?;
     if counts.enrollments == 0 {
-        counts.subjects = connection
-            .execute(SUBJECTS, params!(id = marked.id, page = PAGE))
-            .await?;
+        counts.subjects = connection.execute(SUBJECTS, page).await?;
     }
     if counts == ErasedCounts::default() {
-        connection
-            .execute(COLLECTION, params!(id = marked.id))
-            .await?;
+        connection.execute(COLLECTION, params!(id)).await?;
     }
     Ok((counts, false))
-}
-
-async fn erase_subject(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    id: Uuid,
-) -> Result<ErasedCounts, StoreError> {
-    if !lock_collection(connection, OF_SUBJECT, (tenant, id)).await? {
-        return Ok(ErasedCounts::default());
-    }
-    Ok(ErasedCounts {
-        enrollments: connection
-            .execute(ENROLLMENTS_OF_SUBJECT, params!(id))
-            .await?,
-        subjects: connection.execute(SUBJECT, params!(id)).await?,
-        ..ErasedCounts::default()
-    })
-}
-
-async fn erase_enrollment(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    id: Uuid,
-) -> Result<ErasedCounts, StoreError> {
-    if !lock_collection(connection, OF_ENROLLMENT, (tenant, id)).await? {
-        return Ok(ErasedCounts::default());
-    }
-    Ok(ErasedCounts {
-        enrollments: connection.execute(ENROLLMENT, params!(id)).await?,
-        ..ErasedCounts::default()
-    })
-}
-
-/// Deletes a page of the faces of a person. A trigger deletes the person with the last one.
-async fn erase_person(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    id: Uuid,
-) -> Result<(ErasedCounts, bool), StoreError> {
-    let mut counts = ErasedCounts::default();
-    if lock_collection(connection, OF_PERSON, (tenant, id)).await? {
-        counts.enrollments = connection
-            .execute(FACES_OF_PERSON, params!(id, page = PAGE))
-            .await?;
-    }
-    Ok((counts, counts.enrollments == 0))
 }
 
 /// Locks the collection that a query finds. Returns false if there is none.
@@ -206,13 +164,11 @@ async fn lock_collection(
     query: &'static str,
     (tenant, id): (&str, Uuid),
 ) -> Result<bool, StoreError> {
-    let collection: Option<IdRow> = connection
+    let collection: Option<Uuid> = connection
         .fetch_optional(query, params!(tenant, id))
         .await?;
-    if let Some(collection) = &collection {
-        connection
-            .execute(LOCK, params!(id = collection.id))
-            .await?;
+    if let Some(id) = collection {
+        connection.execute(LOCK, params!(id)).await?;
     }
     Ok(collection.is_some())
 }
@@ -240,11 +196,9 @@ pub(super) async fn erase_enrollments_of(
         return Ok(0);
     }
     let ids = params!(ids = Many(ids));
-    let collections: Vec<IdRow> = connection.fetch_all(find, ids).await?;
-    for collection in collections {
-        connection
-            .execute(LOCK, params!(id = collection.id))
-            .await?;
+    let collections: Vec<Uuid> = connection.fetch_all(find, ids).await?;
+    for id in collections {
+        connection.execute(LOCK, params!(id)).await?;
     }
     Ok(connection.execute(delete, ids).await?)
 }

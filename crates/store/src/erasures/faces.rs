@@ -11,7 +11,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::record::record;
-use crate::rows::IdRow;
 
 /// The least IoU at which faces of two scans of one image are the same face.
 const SAME_FACE_IOU: f32 = 0.5;
@@ -24,7 +23,7 @@ const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
 /// Without results and vectors, because an image can have any number of scans.
 const BOXES_OF_IMAGE: &str = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
      EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
-     FROM faces f WHERE f.image_id = :id";
+     FROM faces f WHERE f.image_id = :image";
 
 const DELETE: &str = "DELETE FROM faces WHERE id = :id";
 
@@ -55,15 +54,13 @@ pub(super) async fn delete_face(
     tenant: &str,
     id: Uuid,
 ) -> Result<ErasedCounts, StoreError> {
-    let image: Option<IdRow> = connection
+    let image: Option<Uuid> = connection
         .fetch_optional(LOCK_IMAGE_OF_FACE, params!(tenant, id))
         .await?;
     let Some(image) = image else {
         return Ok(ErasedCounts::default());
     };
-    let faces: Vec<FaceBox> = connection
-        .fetch_all(BOXES_OF_IMAGE, params!(id = image.id))
-        .await?;
+    let faces: Vec<FaceBox> = connection.fetch_all(BOXES_OF_IMAGE, params!(image)).await?;
     // Another call may have deleted the face while this one waited for the lock.
     let Some(face) = faces.iter().find(|face| face.id == id) else {
         return Ok(ErasedCounts::default());

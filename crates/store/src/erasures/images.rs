@@ -10,8 +10,7 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::{Params, params};
-use crate::record::record;
-use crate::rows::{CountRow, IdRow};
+use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::values::Many;
 
@@ -55,10 +54,12 @@ const COUNT_IMAGE_VECTORS: &str =
 
 const DELETE: &str = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
 
-record! {
-    struct ImageToEraseRow {
-        id: Uuid,
-        source_url: Option<String>,
+impl Record for ImageToErase {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            source_url: row.get("source_url")?,
+        })
     }
 }
 
@@ -87,14 +88,7 @@ impl Store {
             };
             let (image, source) = (target.image(), target.source());
             let values = params!(tenant, after, limit, image, source);
-            let rows: Vec<ImageToEraseRow> = connection.fetch_all(query, values).await?;
-            Ok(rows
-                .into_iter()
-                .map(|row| ImageToErase {
-                    id: row.id,
-                    source_url: row.source_url,
-                })
-                .collect())
+            Ok(connection.fetch_all(query, values).await?)
         })
     }
 
@@ -110,8 +104,7 @@ impl Store {
                 return Ok(());
             }
             let images = params!(tenant, images = Many(images));
-            let own: Vec<IdRow> = connection.fetch_all(OWN, images).await?;
-            let own: Vec<Uuid> = own.into_iter().map(|row| row.id).collect();
+            let own: Vec<Uuid> = connection.fetch_all(OWN, images).await?;
             let enrollments = erase_enrollments_of(connection, Origin::Images(&own)).await?;
             let scans = count(connection, COUNT_SCANS, images).await?;
             let faces = count(connection, COUNT_FACES, images).await?;
@@ -153,8 +146,8 @@ async fn count(
     query: &'static str,
     images: &Params<'_>,
 ) -> Result<u64, StoreError> {
-    let row: Option<CountRow> = connection.fetch_optional(query, images).await?;
-    Ok(row.map_or(0, |row| row.count.try_into().unwrap_or(0)))
+    let count: i64 = connection.fetch_one(query, images).await?;
+    Ok(count.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Erasing items of batches.
 
-use sqlx::types::JsonValue;
 use uuid::Uuid;
 
 use super::counts;
@@ -10,8 +9,7 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::{CountRow, IdRow, PayloadRow};
+use crate::record::{Columns, Record, record};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Many};
@@ -75,13 +73,16 @@ const DELETE_WEBHOOK_HOSTS: &str = "DELETE FROM webhook_hosts WHERE tenant = :te
 
 const DELETE_WEBHOOK_TENANTS: &str = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
 
-record! {
-    struct ItemToEraseRow {
-        position: i64,
-        payload: Option<Digest>,
-        url: Option<String>,
-        source_url: Option<String>,
-        result: Option<JsonValue>,
+impl Record for ItemToErase {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let payload: Option<Digest> = row.get("payload")?;
+        Ok(Self {
+            position: row.number("position")?,
+            payload: payload.map(|hash| hash.0),
+            url: row.get("url")?,
+            source_url: row.get("source_url")?,
+            result: row.get("result")?,
+        })
     }
 }
 
@@ -104,8 +105,7 @@ impl Store {
     ) -> Result<Vec<Uuid>, StoreError> {
         query!(self, "batches_of_tenant", |connection| {
             let values = params!(tenant, after, limit = i64::from(limit));
-            let rows: Vec<IdRow> = connection.fetch_all(BATCHES, values).await?;
-            Ok(rows.into_iter().map(|row| row.id).collect())
+            Ok(connection.fetch_all(BATCHES, values).await?)
         })
     }
 
@@ -133,17 +133,7 @@ impl Store {
             };
             let (image, source) = (target.image(), target.source());
             let values = params!(batch, after, limit, image, source);
-            let rows: Vec<ItemToEraseRow> = connection.fetch_all(query, values).await?;
-            Ok(rows
-                .into_iter()
-                .map(|row| ItemToErase {
-                    position: row.position.try_into().unwrap_or(0),
-                    payload: row.payload.map(|hash| hash.0),
-                    url: row.url,
-                    source_url: row.source_url,
-                    result: row.result,
-                })
-                .collect())
+            Ok(connection.fetch_all(query, values).await?)
         })
     }
 
@@ -161,8 +151,8 @@ impl Store {
             let positions: Vec<i64> = positions.iter().copied().map(row_position).collect();
             let hashes: Vec<Digest> = hashes.iter().copied().map(Digest).collect();
             let values = params!(batch, hashes = Many(&hashes), positions = Many(&positions));
-            let rows: Vec<PayloadRow> = connection.fetch_all(SHARED, values).await?;
-            Ok(rows.into_iter().map(|row| row.payload.0).collect())
+            let shared: Vec<Digest> = connection.fetch_all(SHARED, values).await?;
+            Ok(shared.into_iter().map(|hash| hash.0).collect())
         })
     }
 
@@ -270,8 +260,7 @@ impl LockedChunkRow {
         batch: Uuid,
     ) -> Result<i64, StoreError> {
         let values = params!(batch, first_item = self.first_item, end = self.end());
-        let row: Option<CountRow> = connection.fetch_optional(QUEUED, values).await?;
-        Ok(row.map_or(0, |row| row.count))
+        Ok(connection.fetch_one(QUEUED, values).await?)
     }
 }
 

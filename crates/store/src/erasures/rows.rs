@@ -12,10 +12,9 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::IdRow;
+use crate::record::{Columns, Record};
 use crate::store::Store;
-use crate::times::{from_micros, micros};
+use crate::times::micros;
 use crate::values::hex;
 
 const INSERT: &str = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
@@ -80,69 +79,39 @@ const COUNT_BATCHES: &str = "SELECT count(*) AS batches, \
 
 const END: &str = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
 
-record! {
-    struct ErasureRow {
-        id: Uuid,
-        tenant: String,
-        kind: String,
-        target: String,
-        requested_at: i64,
-        erased_at: Option<i64>,
-        purged_at: Option<i64>,
-        images: i64,
-        scans: i64,
-        faces: i64,
-        vectors: i64,
-        batches: i64,
-        items: i64,
-        payloads: i64,
-        subjects: i64,
-        enrollments: i64,
-    }
-}
-
-record! {
-    struct BatchesRow {
-        batches: i64,
-        items: i64,
-        scans: i64,
-        images: i64,
-        faces: i64,
-        vectors: i64,
-    }
-}
-
-impl TryFrom<ErasureRow> for Erasure {
-    type Error = StoreError;
-
-    fn try_from(row: ErasureRow) -> Result<Self, StoreError> {
-        let id = row.id;
-        let damaged = || StoreError::corrupt(format!("the time of erasure {id}"));
+impl Record for Erasure {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            id,
-            tenant: row.tenant,
-            kind: row.kind,
-            target: row.target,
-            requested_at: from_micros(row.requested_at).ok_or_else(damaged)?,
-            erased_at: row.erased_at.and_then(from_micros),
-            purged_at: row.purged_at.and_then(from_micros),
+            id: row.get("id")?,
+            tenant: row.get("tenant")?,
+            kind: row.get("kind")?,
+            target: row.get("target")?,
+            requested_at: row.time("requested_at")?,
+            erased_at: row.optional_time("erased_at")?,
+            purged_at: row.optional_time("purged_at")?,
             counts: ErasedCounts {
-                images: count(row.images),
-                scans: count(row.scans),
-                faces: count(row.faces),
-                vectors: count(row.vectors),
-                batches: count(row.batches),
-                items: count(row.items),
-                payloads: count(row.payloads),
-                subjects: count(row.subjects),
-                enrollments: count(row.enrollments),
+                payloads: row.number("payloads")?,
+                subjects: row.number("subjects")?,
+                enrollments: row.number("enrollments")?,
+                ..ErasedCounts::from_row(row)?
             },
         })
     }
 }
 
-fn count(value: i64) -> u64 {
-    value.try_into().unwrap_or(0)
+/// Reads the counts that deleted batches have too.
+impl Record for ErasedCounts {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            images: row.number("images")?,
+            scans: row.number("scans")?,
+            faces: row.number("faces")?,
+            vectors: row.number("vectors")?,
+            batches: row.number("batches")?,
+            items: row.number("items")?,
+            ..Self::default()
+        })
+    }
 }
 
 impl Store {
@@ -162,10 +131,8 @@ impl Store {
                 ErasureTarget::Source(_) | ErasureTarget::Host(_) | ErasureTarget::Tenant => None,
             };
             if let Some((query, id)) = find {
-                let found: Option<IdRow> = connection
-                    .fetch_optional(query, params!(tenant = new.tenant, id = *id))
-                    .await?;
-                if found.is_none() {
+                let values = params!(tenant = new.tenant, id = *id);
+                if !connection.exists(query, values).await? {
                     return Ok(false);
                 }
             }
@@ -190,11 +157,10 @@ impl Store {
         now: OffsetDateTime,
     ) -> Result<Option<Erasure>, StoreError> {
         change!(self, "end_erasure", |connection| {
-            let row: Option<ErasureRow> = connection.fetch_optional(LOCK, params!(id)).await?;
-            let Some(row) = row else {
+            let locked: Option<Erasure> = connection.fetch_optional(LOCK, params!(id)).await?;
+            let Some(erasure) = locked else {
                 return Ok(None);
             };
-            let erasure = Erasure::try_from(row)?;
             count_batches(connection, &erasure).await?;
             let target = match erasure.kind.as_str() {
                 // A source or a host can be a name, and the report does not need it.
@@ -204,14 +170,16 @@ impl Store {
             connection
                 .execute(END, params!(id, now = micros(now), target))
                 .await?;
-            one(connection, &erasure.tenant, id).await
+            let values = params!(tenant = erasure.tenant, id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
     /// Returns an erasure of a tenant.
     pub async fn erasure(&self, tenant: &str, id: Uuid) -> Result<Option<Erasure>, StoreError> {
         query!(self, "erasure", |connection| {
-            one(connection, tenant, id).await
+            let values = params!(tenant, id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
@@ -226,8 +194,7 @@ impl Store {
                 requested_before = micros(requested_before),
                 limit = i64::from(limit)
             );
-            let rows: Vec<ErasureRow> = connection.fetch_all(UNFINISHED, values).await?;
-            rows.into_iter().map(Erasure::try_from).collect()
+            Ok(connection.fetch_all(UNFINISHED, values).await?)
         })
     }
 }
@@ -243,29 +210,8 @@ async fn count_batches(
         batch,
         requested_at = erasure.requested_at
     );
-    let row: Option<BatchesRow> = connection.fetch_optional(COUNT_BATCHES, values).await?;
-    let Some(row) = row else {
-        return Ok(());
-    };
-    let counts = ErasedCounts {
-        images: count(row.images),
-        scans: count(row.scans),
-        faces: count(row.faces),
-        vectors: count(row.vectors),
-        batches: count(row.batches),
-        items: count(row.items),
-        ..ErasedCounts::default()
-    };
+    let counts = connection.fetch_one(COUNT_BATCHES, values).await?;
     counts::add(connection, erasure.id, counts).await
-}
-
-pub(super) async fn one(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    id: Uuid,
-) -> Result<Option<Erasure>, StoreError> {
-    let row: Option<ErasureRow> = connection.fetch_optional(ONE, params!(tenant, id)).await?;
-    row.map(Erasure::try_from).transpose()
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ use crate::call::change;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Many, Rows, Value};
@@ -34,12 +32,6 @@ const FORGET: &str = "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN 
 const DELETE_EMPTY: &str = "DELETE FROM people WHERE id IN \
      (SELECT p.id FROM people p WHERE p.collection_id = :id \
      AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT :limit)";
-
-record! {
-    struct FaceId {
-        row_id: i64,
-    }
-}
 
 impl Store {
     /// Adds people who have no faces yet. Returns false, and adds nobody, if the lease is lost.
@@ -122,8 +114,8 @@ async fn existing_faces(
 ) -> Result<HashSet<i64>, StoreError> {
     let rows: Vec<i64> = page.iter().map(|it| it.row.cast_signed()).collect();
     let values = params!(collection, rows = Many(&rows));
-    let found: Vec<FaceId> = connection.fetch_all(FACES, values).await?;
-    Ok(found.into_iter().map(|face| face.row_id).collect())
+    let found = connection.fetch_all(FACES, values).await?;
+    Ok(found.into_iter().collect())
 }
 
 async fn existing_people(
@@ -137,8 +129,8 @@ async fn existing_people(
     }
     let people: Vec<Uuid> = wanted.into_iter().collect();
     let values = params!(collection, people = Many(&people));
-    let found: Vec<IdRow> = connection.fetch_all(PEOPLE, values).await?;
-    Ok(found.into_iter().map(|person| person.id).collect())
+    let found = connection.fetch_all(PEOPLE, values).await?;
+    Ok(found.into_iter().collect())
 }
 
 /// Assigns faces, except those that a user has pinned.

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::records::{
     Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering,
 };
-use super::rows::ClusteringRow;
+use super::rows::WaitingClustering;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::collections::{CollectionKey, Written, by_id, lock};
@@ -14,7 +14,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 
@@ -82,10 +81,8 @@ impl Store {
             if !lock(connection, key).await? {
                 return Ok(Written::NotFound);
             }
-            let unfinished: Option<IdRow> = connection
-                .fetch_optional(UNFINISHED, params!(collection = key.id))
-                .await?;
-            if unfinished.is_some() {
+            let collection = params!(collection = key.id);
+            if connection.exists(UNFINISHED, collection).await? {
                 return Ok(Written::Taken);
             }
             let values = params!(
@@ -109,7 +106,8 @@ impl Store {
         id: Uuid,
     ) -> Result<Option<Clustering>, StoreError> {
         query!(self, "clustering", |connection| {
-            one(connection, key, id).await
+            let values = params!(tenant = key.tenant, collection = key.id, id);
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
@@ -122,8 +120,7 @@ impl Store {
         query!(self, "list_clusterings", |connection| {
             let (before, limit) = (page.after.unwrap_or(Uuid::max()), i64::from(page.limit));
             let values = params!(tenant = key.tenant, collection = key.id, before, limit);
-            let rows: Vec<ClusteringRow> = connection.fetch_all(LIST, values).await?;
-            rows.into_iter().map(Clustering::try_from).collect()
+            Ok(connection.fetch_all(LIST, values).await?)
         })
     }
 
@@ -140,11 +137,16 @@ impl Store {
             if !lock(connection, key).await? {
                 return Ok(None);
             }
-            let values = params!(collection = key.id, id, now = micros(now));
+            let values = params!(
+                tenant = key.tenant,
+                collection = key.id,
+                id,
+                now = micros(now)
+            );
             if connection.execute(CANCEL, values).await? > 0 {
                 append(connection, audit.as_slice()).await?;
             }
-            one(connection, key, id).await
+            Ok(connection.fetch_optional(ONE, values).await?)
         })
     }
 
@@ -155,14 +157,39 @@ impl Store {
         until: OffsetDateTime,
     ) -> Result<Option<LeasedClustering>, StoreError> {
         // Servers look every second. Without a clustering that waits, no writer waits for them.
-        let next = query!(self, "next_clustering", |connection| {
-            next(connection, now).await
+        let next: Option<WaitingClustering> = query!(self, "next_clustering", |connection| {
+            let now = params!(now = micros(now));
+            Ok(connection.fetch_optional(NEXT, now).await?)
         })?;
         if next.is_none() {
             return Ok(None);
         }
         change!(self, "lease_clustering", |connection| {
-            lease(connection, now, until).await
+            let next: Option<WaitingClustering> = connection
+                .fetch_optional(NEXT, params!(now = micros(now)))
+                .await?;
+            let Some(next) = next else {
+                return Ok(None);
+            };
+            let Some(collection) = by_id(connection, next.collection_id).await? else {
+                return Ok(None);
+            };
+            let attempt = next.attempt + 1;
+            let values = params!(
+                id = next.clustering.request.id,
+                now = micros(now),
+                until = micros(until),
+                attempt
+            );
+            // Another server can lease it at the same moment. Then this one does nothing until its next try.
+            if connection.execute(LEASE, values).await? == 0 {
+                return Ok(None);
+            }
+            Ok(Some(LeasedClustering {
+                request: next.clustering.request,
+                collection,
+                attempt: attempt.cast_unsigned(),
+            }))
         })
     }
 
@@ -217,57 +244,6 @@ impl Store {
             Ok(connection.execute(END, values).await? > 0)
         })
     }
-}
-
-async fn one(
-    connection: &mut Connection<'_>,
-    key: CollectionKey<'_>,
-    id: Uuid,
-) -> Result<Option<Clustering>, StoreError> {
-    let values = params!(tenant = key.tenant, collection = key.id, id);
-    let row: Option<ClusteringRow> = connection.fetch_optional(ONE, values).await?;
-    row.map(Clustering::try_from).transpose()
-}
-
-/// Returns the oldest clustering that no server works on.
-async fn next(
-    connection: &mut Connection<'_>,
-    now: OffsetDateTime,
-) -> Result<Option<ClusteringRow>, StoreError> {
-    Ok(connection
-        .fetch_optional(NEXT, params!(now = micros(now)))
-        .await?)
-}
-
-/// Leases the oldest clustering; see [`Store::lease_clustering`]. Run it in a transaction.
-async fn lease(
-    connection: &mut Connection<'_>,
-    now: OffsetDateTime,
-    until: OffsetDateTime,
-) -> Result<Option<LeasedClustering>, StoreError> {
-    let Some(row) = next(connection, now).await? else {
-        return Ok(None);
-    };
-    let Some(collection) = by_id(connection, row.collection_id).await? else {
-        return Ok(None);
-    };
-    let attempt = row.attempt + 1;
-    let values = params!(
-        id = row.id,
-        now = micros(now),
-        until = micros(until),
-        attempt
-    );
-    // Another server can lease it at the same moment. Then this one does nothing until its next try.
-    if connection.execute(LEASE, values).await? == 0 {
-        return Ok(None);
-    }
-    let clustering = Clustering::try_from(row)?;
-    Ok(Some(LeasedClustering {
-        request: clustering.request,
-        collection,
-        attempt: attempt.cast_unsigned(),
-    }))
 }
 
 /// Locks the library, and returns whether the lease is still the last one.

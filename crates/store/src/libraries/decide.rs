@@ -13,8 +13,6 @@ use crate::collections::{CollectionKey, lock};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Many;
@@ -49,12 +47,8 @@ const FORGET: &str = "DELETE FROM memberships WHERE row_id = :row_id AND person_
 const DELETE_EMPTY: &str = "DELETE FROM people WHERE id = :person \
      AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = :person)";
 
-record! {
-    struct FoundFace {
-        row_id: i64,
-        person_id: Option<Uuid>,
-    }
-}
+/// The row of a face, and the person that it shows.
+type FoundFace = (i64, Option<Uuid>);
 
 impl Store {
     /// Stores what a user decides about people.
@@ -103,8 +97,7 @@ async fn has_person(
     person: Uuid,
 ) -> Result<bool, StoreError> {
     let values = params!(collection, person);
-    let found: Option<IdRow> = connection.fetch_optional(PERSON, values).await?;
-    Ok(found.is_some())
+    Ok(connection.exists(PERSON, values).await?)
 }
 
 async fn find_face(
@@ -112,9 +105,8 @@ async fn find_face(
     collection: Uuid,
     face: Uuid,
 ) -> Result<Option<FoundFace>, StoreError> {
-    Ok(connection
-        .fetch_optional(FACE, params!(collection, face))
-        .await?)
+    let values = params!(collection, face);
+    Ok(connection.fetch_optional(FACE, values).await?)
 }
 
 async fn rename(
@@ -171,7 +163,7 @@ impl Split {
         let mut rows = Vec::with_capacity(faces.len());
         for face in faces {
             match find_face(connection, self.collection, *face).await? {
-                Some(found) if found.person_id == Some(self.person) => rows.push(found.row_id),
+                Some((row, Some(person))) if person == self.person => rows.push(row),
                 _ => return Ok(Decided::NoFace(*face)),
             }
         }
@@ -204,12 +196,12 @@ async fn assign(
     {
         return Ok(Decided::NoPerson(person));
     }
-    let Some(found) = find_face(connection, collection, face).await? else {
+    let Some((row_id, before)) = find_face(connection, collection, face).await? else {
         return Ok(Decided::NoFace(face));
     };
-    let values = params!(row_id = found.row_id, person_id = person, is_pinned = true);
+    let values = params!(row_id, person_id = person, is_pinned = true);
     connection.execute(PUT, values).await?;
-    if let Some(before) = found.person_id {
+    if let Some(before) = before {
         connection
             .execute(DELETE_EMPTY, params!(person = before))
             .await?;
@@ -221,15 +213,13 @@ async fn unpin(
     connection: &mut Connection<'_>,
     (collection, face): (Uuid, Uuid),
 ) -> Result<Decided, StoreError> {
-    let Some(found) = find_face(connection, collection, face).await? else {
+    let Some((row_id, _)) = find_face(connection, collection, face).await? else {
         return Ok(Decided::NoFace(face));
     };
     connection
-        .execute(UNPIN, params!(row_id = found.row_id, is_pinned = false))
+        .execute(UNPIN, params!(row_id, is_pinned = false))
         .await?;
-    connection
-        .execute(FORGET, params!(row_id = found.row_id))
-        .await?;
+    connection.execute(FORGET, params!(row_id)).await?;
     Ok(Decided::Done)
 }
 

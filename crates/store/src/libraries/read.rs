@@ -3,7 +3,6 @@
 use uuid::Uuid;
 
 use super::records::{FaceFilter, FaceRow, LibraryFace, Person};
-use super::rows::{LibraryFaceRow, PersonRow, RowOfFace};
 use crate::call::query;
 use crate::collections::CollectionKey;
 use crate::error::StoreError;
@@ -63,8 +62,7 @@ impl Store {
         query!(self, "people", |connection| {
             let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
             let values = params!(tenant = key.tenant, collection = key.id, after, limit);
-            let rows: Vec<PersonRow> = connection.fetch_all(PEOPLE, values).await?;
-            rows.into_iter().map(Person::try_from).collect()
+            Ok(connection.fetch_all(PEOPLE, values).await?)
         })
     }
 
@@ -76,8 +74,7 @@ impl Store {
     ) -> Result<Option<Person>, StoreError> {
         query!(self, "person", |connection| {
             let values = params!(tenant = key.tenant, collection = key.id, id);
-            let row: Option<PersonRow> = connection.fetch_optional(PERSON, values).await?;
-            row.map(Person::try_from).transpose()
+            Ok(connection.fetch_optional(PERSON, values).await?)
         })
     }
 
@@ -102,8 +99,7 @@ impl Store {
                 limit,
                 person
             );
-            let rows: Vec<LibraryFaceRow> = connection.fetch_all(query, values).await?;
-            rows.into_iter().map(LibraryFace::try_from).collect()
+            Ok(connection.fetch_all(query, values).await?)
         })
     }
 
@@ -120,8 +116,7 @@ impl Store {
                 after = after.cast_signed(),
                 limit = i64::from(limit)
             );
-            let rows: Vec<RowOfFace> = connection.fetch_all(ROWS, values).await?;
-            Ok(rows.into_iter().map(FaceRow::from).collect())
+            Ok(connection.fetch_all(ROWS, values).await?)
         })
     }
 }

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::records::{CachedScan, ImageSummary, StoredFace, StoredScan};
-use super::rows::{FaceRow, ImageRow, ScanRow, sql};
+use super::rows::sql;
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
 use crate::store::Store;
 use crate::values::{Digest, Many};
 
@@ -46,13 +45,6 @@ const FIND_SCAN: &str = concat!(
 
 const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 
-record! {
-    struct CachedIdRow {
-        sha256: Digest,
-        id: Uuid,
-    }
-}
-
 impl Store {
     /// Returns the scan with this key of the image with this SHA-256, if that scan can be returned from the cache.
     pub async fn find_scan(
@@ -63,17 +55,16 @@ impl Store {
     ) -> Result<Option<CachedScan>, StoreError> {
         snapshot!(self, "find_scan", |connection| {
             let (sha256, scan_key) = (Digest(*sha256), Digest(*scan_key));
-            let Some(row) = connection
-                .fetch_optional::<ScanRow>(FIND_SCAN, params!(tenant, sha256, scan_key))
+            let Some(mut scan) = connection
+                .fetch_optional::<StoredScan>(FIND_SCAN, params!(tenant, sha256, scan_key))
                 .await?
             else {
                 return Ok(None);
             };
-            let scan = with_faces(connection, row).await?;
+            scan.faces = faces_of_scan(connection, scan.id).await?;
             let image = connection
-                .fetch_optional::<ImageRow>(IMAGE, params!(tenant, id = scan.image_id))
+                .fetch_optional(IMAGE, params!(tenant, id = scan.image_id))
                 .await?;
-            let image = image.map(ImageSummary::try_from).transpose()?;
             Ok(image.map(|image| CachedScan { image, scan }))
         })
     }
@@ -93,8 +84,8 @@ impl Store {
             for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
                 let digests: Vec<Digest> = sha256s.iter().map(|sha256| Digest(*sha256)).collect();
                 let values = params!(tenant, scan_key, sha256s = Many(&digests));
-                let rows: Vec<CachedIdRow> = connection.fetch_all(CACHED_IDS, values).await?;
-                found.extend(rows.into_iter().map(|row| (row.sha256.0, row.id)));
+                let cached: Vec<(Digest, Uuid)> = connection.fetch_all(CACHED_IDS, values).await?;
+                found.extend(cached.into_iter().map(|(sha256, id)| (sha256.0, id)));
             }
             Ok(found)
         })
@@ -107,23 +98,14 @@ impl Store {
             let mut found = Vec::with_capacity(ids.len());
             for ids in ids.chunks(IDS_PER_QUERY) {
                 let values = params!(ids = Many(ids));
-                let rows: Vec<FaceRow> = connection.fetch_all(FACES_BY_SCANS, values).await?;
-                let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
-                for row in rows {
-                    let face = StoredFace::try_from(row)?;
-                    faces.entry(face.scan_id).or_default().push(face);
-                }
-                let scans: Vec<ScanRow> = connection.fetch_all(SCANS, values).await?;
-                let mut images = images_of(connection, tenant, &scans).await?;
-                for scan in scans {
-                    let Some(image) = images.remove(&scan.image_id) else {
-                        continue;
-                    };
-                    images.insert(scan.image_id, image.clone());
-                    let faces = faces.remove(&scan.id).unwrap_or_default();
-                    let scan = scan.with_faces(faces)?;
-                    found.push(CachedScan { image, scan });
-                }
+                let faces = connection.fetch_all(FACES_BY_SCANS, values).await?;
+                let mut scans: Vec<StoredScan> = connection.fetch_all(SCANS, values).await?;
+                add_faces(&mut scans, faces);
+                let images = images_of(connection, tenant, &scans).await?;
+                found.extend(scans.into_iter().filter_map(|scan| {
+                    let image = images.get(&scan.image_id)?.clone();
+                    Some(CachedScan { image, scan })
+                }));
             }
             Ok(found)
         })
@@ -134,44 +116,45 @@ impl Store {
 async fn images_of(
     connection: &mut Connection<'_>,
     tenant: &str,
-    scans: &[ScanRow],
+    scans: &[StoredScan],
 ) -> Result<HashMap<Uuid, ImageSummary>, StoreError> {
     if scans.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<Uuid> = scans.iter().map(|scan| scan.image_id).collect();
     let values = params!(tenant, ids = Many(&ids));
-    let rows: Vec<ImageRow> = connection.fetch_all(IMAGES, values).await?;
-    let images = rows.into_iter().map(ImageSummary::try_from);
-    images
-        .map(|image| image.map(|image| (image.id, image)))
-        .collect()
+    let images: Vec<ImageSummary> = connection.fetch_all(IMAGES, values).await?;
+    Ok(images.into_iter().map(|image| (image.id, image)).collect())
 }
 
-/// Returns the scan of an image with this key, even if it cannot be returned from the cache.
+/// Gives the faces to their scans.
+pub(super) fn add_faces(scans: &mut [StoredScan], faces: Vec<StoredFace>) {
+    let mut by_scan: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
+    for face in faces {
+        by_scan.entry(face.scan_id).or_default().push(face);
+    }
+    for scan in scans {
+        scan.faces = by_scan.remove(&scan.id).unwrap_or_default();
+    }
+}
+
+/// Returns the scan of an image with this key, without its faces, even if it cannot be returned from the cache.
 pub(super) async fn scan_by_key(
     connection: &mut Connection<'_>,
     image_id: Uuid,
     scan_key: &[u8; 32],
-) -> Result<Option<ScanRow>, StoreError> {
-    Ok(connection
-        .fetch_optional(SCAN_BY_KEY, params!(image_id, scan_key = Digest(*scan_key)))
-        .await?)
+) -> Result<Option<StoredScan>, StoreError> {
+    let values = params!(image_id, scan_key = Digest(*scan_key));
+    Ok(connection.fetch_optional(SCAN_BY_KEY, values).await?)
 }
 
-/// Reads the faces of a scan.
-pub(super) async fn with_faces(
+/// Returns the faces of a scan.
+pub(super) async fn faces_of_scan(
     connection: &mut Connection<'_>,
-    scan: ScanRow,
-) -> Result<StoredScan, StoreError> {
-    let rows: Vec<FaceRow> = connection
-        .fetch_all(FACES_OF_SCAN, params!(id = scan.id))
-        .await?;
-    let faces = rows
-        .into_iter()
-        .map(StoredFace::try_from)
-        .collect::<Result<_, _>>()?;
-    scan.with_faces(faces)
+    scan: Uuid,
+) -> Result<Vec<StoredFace>, StoreError> {
+    let values = params!(id = scan);
+    Ok(connection.fetch_all(FACES_OF_SCAN, values).await?)
 }
 
 #[cfg(test)]

@@ -1,20 +1,17 @@
 //! Reading images with their scans, and faces.
 
-use std::collections::HashMap;
-
 use uuid::Uuid;
 
-use super::find::IMAGE;
+use super::find::{IMAGE, add_faces};
 use super::records::{
     ImageFilter, ImageSummary, ScanPage, Source, StoredFace, StoredImage, StoredScan,
 };
-use super::rows::{FaceRow, ImageRow, ScanRow, SourceRow, sql};
+use super::rows::sql;
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::record::record;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
 
@@ -64,13 +61,6 @@ const LIST_OF_SOURCE: &str = concat!(
      ORDER BY i.id DESC LIMIT :limit"
 );
 
-record! {
-    struct ScanSizeRow {
-        id: Uuid,
-        bytes: i64,
-    }
-}
-
 impl Store {
     /// Returns an image with its newest sources and one page of its scans.
     pub async fn image(
@@ -80,19 +70,19 @@ impl Store {
         page: ScanPage,
     ) -> Result<Option<StoredImage>, StoreError> {
         snapshot!(self, "image", |connection| {
-            let Some(row) = connection
-                .fetch_optional::<ImageRow>(IMAGE, params!(tenant, id))
+            let Some(summary) = connection
+                .fetch_optional(IMAGE, params!(tenant, id))
                 .await?
             else {
                 return Ok(None);
             };
             let limit = StoredImage::MAX_SOURCES as i64;
-            let sources: Vec<SourceRow> = connection.fetch_all(SOURCES, params!(id, limit)).await?;
-            let mut sources: Vec<_> = sources.into_iter().map(Source::from).collect();
+            let values = params!(id, limit);
+            let mut sources: Vec<Source> = connection.fetch_all(SOURCES, values).await?;
             sources.sort_by_key(|source| source.seen_at);
             let (scans, next) = scans_of_image(connection, id, page).await?;
             Ok(Some(StoredImage {
-                summary: row.try_into()?,
+                summary,
                 sources,
                 scans,
                 next,
@@ -103,8 +93,7 @@ impl Store {
     /// Returns a face with its embedding.
     pub async fn face(&self, tenant: &str, id: Uuid) -> Result<Option<StoredFace>, StoreError> {
         query!(self, "face", |connection| {
-            let row: Option<FaceRow> = connection.fetch_optional(FACE, params!(tenant, id)).await?;
-            row.map(StoredFace::try_from).transpose()
+            Ok(connection.fetch_optional(FACE, params!(tenant, id)).await?)
         })
     }
 
@@ -122,22 +111,12 @@ impl Store {
             // The highest id of all comes after the id of every image.
             let before = page.after.unwrap_or(Uuid::max());
             let limit = i64::from(page.limit);
-            let rows: Vec<ImageRow> = match &filter.source {
-                None => {
-                    connection
-                        .fetch_all(LIST, params!(tenant, before, limit))
-                        .await?
-                }
-                Some(source) => {
-                    connection
-                        .fetch_all(
-                            LIST_OF_SOURCE,
-                            params!(tenant, before, limit, source = *source),
-                        )
-                        .await?
-                }
+            let (query, source) = match &filter.source {
+                None => (LIST, None),
+                Some(source) => (LIST_OF_SOURCE, Some(source.clone())),
             };
-            rows.into_iter().map(ImageSummary::try_from).collect()
+            let values = params!(tenant, before, limit, source);
+            Ok(connection.fetch_all(query, values).await?)
         })
     }
 }
@@ -153,25 +132,16 @@ async fn scans_of_image(
     // One more scan than requested shows whether there is a next page.
     let limit = i64::from(page.limit) + 1;
     let values = params!(image, after, limit);
-    let sizes: Vec<ScanSizeRow> = connection.fetch_all(SCAN_SIZES, values).await?;
+    let sizes: Vec<(Uuid, i64)> = connection.fetch_all(SCAN_SIZES, values).await?;
     let requested = sizes.iter().take(page.limit as usize);
-    let count = count_within(page.max_bytes, requested.map(|row| row.bytes));
-    let Some(last) = count.checked_sub(1).map(|last| sizes[last].id) else {
+    let count = count_within(page.max_bytes, requested.map(|(_, bytes)| *bytes));
+    let Some(last) = count.checked_sub(1).map(|last| sizes[last].0) else {
         return Ok((Vec::new(), None));
     };
     let values = params!(image, after, last);
-    let mut faces: HashMap<Uuid, Vec<StoredFace>> = HashMap::new();
-    let rows: Vec<FaceRow> = connection.fetch_all(FACES_OF_SCANS, values).await?;
-    for row in rows {
-        let face = StoredFace::try_from(row)?;
-        faces.entry(face.scan_id).or_default().push(face);
-    }
-    let rows: Vec<ScanRow> = connection.fetch_all(SCANS, values).await?;
-    let scans = rows.into_iter().map(|scan| {
-        let faces = faces.remove(&scan.id).unwrap_or_default();
-        scan.with_faces(faces)
-    });
-    let scans = scans.collect::<Result<_, _>>()?;
+    let faces = connection.fetch_all(FACES_OF_SCANS, values).await?;
+    let mut scans: Vec<StoredScan> = connection.fetch_all(SCANS, values).await?;
+    add_faces(&mut scans, faces);
     Ok((scans, (count < sizes.len()).then_some(last)))
 }
 

@@ -1,17 +1,14 @@
-//! Rows of the tables, and their conversion to and from records.
+//! How images, scans and faces are read from rows, and faces and vectors written to them.
 
 use facescan_imaging::geometry::{BBox, Landmarks};
-use sqlx::types::JsonValue;
-use time::OffsetDateTime;
+use facescan_imaging::precision::NumericPrecision;
 use uuid::Uuid;
 
 use super::records::{
-    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, NewScan, ScanRecord,
-    Source, StoredFace, StoredScan,
+    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, ScanRecord, Source,
+    StoredFace, StoredScan,
 };
-use crate::error::StoreError;
-use crate::record::record;
-use crate::times::to_the_microsecond;
+use crate::record::{Columns, Record};
 use crate::values::{Digest, Floats, Value};
 
 /// The column lists of the queries, so that each list exists once.
@@ -34,329 +31,214 @@ macro_rules! sql {
 }
 pub(super) use sql;
 
-record! {
-    pub(super) struct ImageRow {
-        id: Uuid,
-        sha256: Digest,
-        byte_size: i64,
-        width: i32,
-        height: i32,
-        format: String,
-        orientation: i16,
-        perceptual_hash: Option<i64>,
-        created_at: OffsetDateTime,
-    }
-}
-
-impl TryFrom<ImageRow> for ImageSummary {
-    type Error = StoreError;
-
-    fn try_from(row: ImageRow) -> Result<Self, StoreError> {
-        let out_of_range = |_| StoreError::corrupt(format!("a size of image {}", row.id));
+impl Record for ImageSummary {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let perceptual_hash: Option<i64> = row.get("perceptual_hash")?;
         Ok(Self {
-            id: row.id,
-            sha256: row.sha256.0,
-            byte_size: row.byte_size.try_into().map_err(out_of_range)?,
-            width: row.width.try_into().map_err(out_of_range)?,
-            height: row.height.try_into().map_err(out_of_range)?,
-            format: row.format,
-            orientation: row.orientation.try_into().map_err(out_of_range)?,
-            perceptual_hash: row.perceptual_hash.map(i64::cast_unsigned),
-            created_at: row.created_at,
+            id: row.get("id")?,
+            sha256: row.get::<Digest>("sha256")?.0,
+            byte_size: row.number("byte_size")?,
+            width: row.number("width")?,
+            height: row.number("height")?,
+            format: row.get("format")?,
+            orientation: row.number("orientation")?,
+            perceptual_hash: perceptual_hash.map(i64::cast_unsigned),
+            created_at: row.get("created_at")?,
         })
     }
 }
 
-record! {
-    pub(super) struct SourceRow {
-        source_id: Option<String>,
-        source_url: Option<String>,
-        seen_at: OffsetDateTime,
+impl Record for Source {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.get("source_id")?,
+            url: row.get("source_url")?,
+            seen_at: row.get("seen_at")?,
+        })
     }
 }
 
-impl From<SourceRow> for Source {
-    fn from(row: SourceRow) -> Self {
-        Self {
-            id: row.source_id,
-            url: row.source_url,
-            seen_at: row.seen_at,
-        }
-    }
-}
-
-record! {
-    pub(super) struct ScanRow {
-        pub(super) id: Uuid,
-        pub(super) image_id: Uuid,
-        scan_key: Digest,
-        operation: String,
-        detector_id: Option<String>,
-        detector_sha256: Option<Digest>,
-        embedder_id: Option<String>,
-        embedder_vector_space: Option<String>,
-        picture_quality: Option<JsonValue>,
-        devices: Option<JsonValue>,
-        pub(super) answers_cache: bool,
-        created_at: OffsetDateTime,
-        batch_id: Option<Uuid>,
-    } with embedding: EmbeddingRow
-}
-
-impl ScanRow {
-    pub(super) const INTO: &'static str = "scans (id, image_id, scan_key, operation, \
-         detector_id, detector_sha256, embedder_id, embedder_vector_space, picture_quality, \
-         devices, answers_cache, created_at, batch_id)";
-    pub(super) const INTO_EMBEDDINGS: &'static str =
-        "image_embeddings (scan_id, vector_space, precision, dim, norm, vector)";
-
-    /// `batch_id` is the batch that makes the scan, if one does.
-    pub(super) fn new(image_id: Uuid, scan: &NewScan, batch_id: Option<Uuid>) -> Self {
-        let record = &scan.record;
-        let detector = record.detector.as_ref();
-        let embedder = record.embedder.as_ref();
-        Self {
-            id: scan.id,
-            image_id,
-            scan_key: Digest(record.scan_key),
-            operation: record.operation.clone(),
-            detector_id: detector.map(|detector| detector.id.clone()),
-            detector_sha256: detector.map(|detector| Digest(detector.sha256)),
-            embedder_id: embedder.map(|embedder| embedder.id.clone()),
-            embedder_vector_space: embedder.map(|embedder| embedder.vector_space.clone()),
-            picture_quality: record.picture_quality.clone(),
-            devices: record.devices.clone(),
-            answers_cache: record.answers_cache,
-            created_at: to_the_microsecond(record.created_at),
-            batch_id,
-            embedding: record
-                .image_embedding
-                .as_ref()
-                .map(EmbeddingRow::of_image)
-                .unwrap_or_default(),
-        }
-    }
-
-    /// Returns the values for [`Self::INTO_EMBEDDINGS`], if the scan has the vector of an image.
-    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
-        self.embedding.values(&self.id)
-    }
-
-    /// Returns the values for [`Self::INTO`].
-    pub(super) fn values(&self) -> [&dyn Value; 13] {
-        [
-            &self.id,
-            &self.image_id,
-            &self.scan_key,
-            &self.operation,
-            &self.detector_id,
-            &self.detector_sha256,
-            &self.embedder_id,
-            &self.embedder_vector_space,
-            &self.picture_quality,
-            &self.devices,
-            &self.answers_cache,
-            &self.created_at,
-            &self.batch_id,
-        ]
-    }
-
-    pub(super) fn with_faces(self, faces: Vec<StoredFace>) -> Result<StoredScan, StoreError> {
-        let image_embedding = self.embedding.image_embedding(self.id)?;
-        let detector = self.detector_id.zip(self.detector_sha256);
-        let embedder = self.embedder_id.zip(self.embedder_vector_space);
-        Ok(StoredScan {
-            id: self.id,
-            image_id: self.image_id,
-            batch_id: self.batch_id,
+/// A scan without its faces.
+impl Record for StoredScan {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let detector: Option<String> = row.get("detector_id")?;
+        let detector = detector.zip(row.get::<Option<Digest>>("detector_sha256")?);
+        let embedder: Option<String> = row.get("embedder_id")?;
+        let embedder = embedder.zip(row.get("embedder_vector_space")?);
+        Ok(Self {
+            id: row.get("id")?,
+            image_id: row.get("image_id")?,
+            batch_id: row.get("batch_id")?,
             record: ScanRecord {
-                scan_key: self.scan_key.0,
-                operation: self.operation,
+                scan_key: row.get::<Digest>("scan_key")?.0,
+                operation: row.get("operation")?,
                 detector: detector.map(|(id, sha256)| ModelFile {
                     id,
                     sha256: sha256.0,
                 }),
                 embedder: embedder.map(|(id, vector_space)| Embedder { id, vector_space }),
-                picture_quality: self.picture_quality,
-                devices: self.devices,
-                answers_cache: self.answers_cache,
-                created_at: self.created_at,
-                image_embedding,
+                picture_quality: row.get("picture_quality")?,
+                devices: row.get("devices")?,
+                answers_cache: row.get("answers_cache")?,
+                created_at: row.get("created_at")?,
+                image_embedding: Option::from_row(row)?,
             },
-            faces,
+            faces: Vec::new(),
         })
     }
 }
 
-// A face and its embedding, if it has one.
-record! {
-    pub(super) struct FaceRow {
-        id: Uuid,
-        scan_id: Uuid,
-        image_id: Uuid,
-        position: i32,
-        x1: f32,
-        y1: f32,
-        x2: f32,
-        y2: f32,
-        score: Option<f32>,
-        landmarks: Option<Floats>,
-        results: Option<JsonValue>,
-    } with embedding: EmbeddingRow
-}
-
-// If the face or the image has no embedding, every column is null.
-record! {
-    #[derive(Default)]
-    struct EmbeddingRow {
-        vector_space: Option<String>,
-        precision: Option<String>,
-        dim: Option<i32>,
-        norm: Option<f32>,
-        vector: Option<Floats>,
-    }
-}
-
-impl EmbeddingRow {
-    fn of_image(embedding: &ImageEmbedding) -> Self {
-        Self {
-            vector_space: Some(embedding.vector_space.clone()),
-            precision: embedding
-                .precision
-                .map(|precision| precision.name().to_owned()),
-            dim: i32::try_from(embedding.vector.len()).ok(),
-            norm: Some(embedding.norm),
-            vector: Some(Floats(embedding.vector.clone())),
-        }
-    }
-
-    /// Returns the values for an INSERT, if there is an embedding. `id` is the id of the face or of the scan.
-    fn values<'a>(&'a self, id: &'a Uuid) -> Option<[&'a dyn Value; 6]> {
-        let Self {
-            vector_space,
-            precision,
-            dim,
-            norm,
-            vector,
-        } = self;
-        vector.as_ref()?;
-        Some([id, vector_space, precision, dim, norm, vector])
-    }
-
-    /// Returns the vector of the whole image of a scan.
-    fn image_embedding(self, scan: Uuid) -> Result<Option<ImageEmbedding>, StoreError> {
-        let (Some(vector_space), Some(norm), Some(vector)) =
-            (self.vector_space, self.norm, self.vector)
-        else {
+/// The vector of a whole image. If it has none, every column is null.
+impl Record for Option<ImageEmbedding> {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let (Some(vector_space), Some(norm), Some(Floats(vector))) = (
+            row.get("vector_space")?,
+            row.get("norm")?,
+            row.get("vector")?,
+        ) else {
             return Ok(None);
         };
-        let damaged = |_| StoreError::corrupt(format!("the precision of scan {scan}"));
+        let precision = row.get::<Option<String>>("precision")?;
+        let precision = precision
+            .map(|name| name.parse::<NumericPrecision>())
+            .transpose();
         Ok(Some(ImageEmbedding {
             vector_space,
-            precision: self
-                .precision
-                .map(|name| name.parse())
-                .transpose()
-                .map_err(damaged)?,
+            precision: precision.map_err(|_| row.damaged("precision"))?,
             norm,
-            vector: vector.0,
+            vector,
         }))
     }
 }
 
-impl FaceRow {
+impl Record for StoredFace {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let landmarks = row.get::<Option<Floats>>("landmarks")?.map(|points| {
+            Landmarks::try_from(points.0.as_chunks().0).map_err(|_| row.damaged("landmarks"))
+        });
+        let embedding = Option::<ImageEmbedding>::from_row(row)?.and_then(|embedding| {
+            Some(Embedding {
+                vector_space: embedding.vector_space,
+                precision: embedding.precision?,
+                norm: embedding.norm,
+                vector: embedding.vector,
+            })
+        });
+        Ok(Self {
+            id: row.get("id")?,
+            scan_id: row.get("scan_id")?,
+            image_id: row.get("image_id")?,
+            position: row.number("position")?,
+            bbox: BBox {
+                x1: row.get("x1")?,
+                y1: row.get("y1")?,
+                x2: row.get("x2")?,
+                y2: row.get("y2")?,
+            },
+            score: row.get("score")?,
+            landmarks: landmarks.transpose()?,
+            results: row.get("results")?,
+            embedding,
+        })
+    }
+}
+
+/// A face to be inserted.
+pub(super) struct NewFaceRow<'a> {
+    scan_id: &'a Uuid,
+    image_id: &'a Uuid,
+    position: i32,
+    landmarks: Option<Floats>,
+    face: &'a NewFace,
+}
+
+impl<'a> NewFaceRow<'a> {
     pub(super) const INTO: &'static str = "faces \
          (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
-    pub(super) const INTO_EMBEDDINGS: &'static str =
-        "embeddings (face_id, vector_space, precision, dim, norm, vector)";
 
-    pub(super) fn new(scan: &ScanRow, position: i32, face: &NewFace) -> Self {
-        let embedding = face.embedding.as_ref().map(|embedding| EmbeddingRow {
-            vector_space: Some(embedding.vector_space.clone()),
-            precision: Some(embedding.precision.name().to_owned()),
-            dim: i32::try_from(embedding.vector.len()).ok(),
-            norm: Some(embedding.norm),
-            vector: Some(Floats(embedding.vector.clone())),
-        });
+    pub(super) fn new(
+        (scan_id, image_id): (&'a Uuid, &'a Uuid),
+        position: i32,
+        face: &'a NewFace,
+    ) -> Self {
+        let landmarks = face.landmarks.as_ref();
         Self {
-            id: face.id,
-            scan_id: scan.id,
-            image_id: scan.image_id,
+            scan_id,
+            image_id,
             position,
-            x1: face.bbox.x1,
-            y1: face.bbox.y1,
-            x2: face.bbox.x2,
-            y2: face.bbox.y2,
-            score: face.score,
-            landmarks: face
-                .landmarks
-                .map(|points| Floats(points.as_flattened().to_vec())),
-            results: face.results.clone(),
-            embedding: embedding.unwrap_or_default(),
+            landmarks: landmarks.map(|points| Floats(points.as_flattened().to_vec())),
+            face,
         }
     }
 
     /// Returns the values for [`Self::INTO`].
     pub(super) fn values(&self) -> [&dyn Value; 11] {
+        let face = self.face;
         [
-            &self.id,
-            &self.scan_id,
-            &self.image_id,
+            &face.id,
+            self.scan_id,
+            self.image_id,
             &self.position,
-            &self.x1,
-            &self.y1,
-            &self.x2,
-            &self.y2,
-            &self.score,
+            &face.bbox.x1,
+            &face.bbox.y1,
+            &face.bbox.x2,
+            &face.bbox.y2,
+            &face.score,
             &self.landmarks,
-            &self.results,
+            &face.results,
         ]
-    }
-
-    /// Returns the values for [`Self::INTO_EMBEDDINGS`], if the face has an embedding.
-    pub(super) fn embedding_values(&self) -> Option<[&dyn Value; 6]> {
-        self.embedding.values(&self.id)
     }
 }
 
-impl TryFrom<FaceRow> for StoredFace {
-    type Error = StoreError;
+/// A vector of a face or of a whole image to be inserted.
+pub(super) struct NewVectorRow<'a> {
+    /// The face or the scan.
+    id: &'a Uuid,
+    vector_space: &'a String,
+    precision: Option<String>,
+    dim: Option<i32>,
+    norm: f32,
+    vector: Floats,
+}
 
-    fn try_from(row: FaceRow) -> Result<Self, StoreError> {
-        let damaged = |what| StoreError::corrupt(format!("the {what} of face {}", row.id));
-        let landmarks = row.landmarks.map(|points| {
-            Landmarks::try_from(points.0.as_chunks().0).map_err(|_| damaged("landmarks"))
-        });
-        let embedding = match row.embedding {
-            EmbeddingRow {
-                vector_space: Some(vector_space),
-                precision: Some(precision),
-                dim: Some(_),
-                norm: Some(norm),
-                vector: Some(vector),
-            } => Some(Embedding {
-                vector_space,
-                precision: precision.parse().map_err(|_| damaged("precision"))?,
-                norm,
-                vector: vector.0,
-            }),
-            _ => None,
-        };
-        Ok(Self {
-            id: row.id,
-            scan_id: row.scan_id,
-            image_id: row.image_id,
-            position: row.position.try_into().map_err(|_| damaged("position"))?,
-            bbox: BBox {
-                x1: row.x1,
-                y1: row.y1,
-                x2: row.x2,
-                y2: row.y2,
-            },
-            score: row.score,
-            landmarks: landmarks.transpose()?,
-            results: row.results,
-            embedding,
+impl<'a> NewVectorRow<'a> {
+    pub(super) const INTO_FACES: &'static str =
+        "embeddings (face_id, vector_space, precision, dim, norm, vector)";
+    pub(super) const INTO_IMAGES: &'static str =
+        "image_embeddings (scan_id, vector_space, precision, dim, norm, vector)";
+
+    pub(super) fn from_face(face: &'a NewFace) -> Option<Self> {
+        let embedding = face.embedding.as_ref()?;
+        Some(Self {
+            id: &face.id,
+            vector_space: &embedding.vector_space,
+            precision: Some(embedding.precision.name().to_owned()),
+            dim: i32::try_from(embedding.vector.len()).ok(),
+            norm: embedding.norm,
+            vector: Floats(embedding.vector.clone()),
         })
+    }
+
+    pub(super) fn from_image(scan: &'a Uuid, embedding: &'a ImageEmbedding) -> Self {
+        Self {
+            id: scan,
+            vector_space: &embedding.vector_space,
+            precision: embedding.precision.map(|it| it.name().to_owned()),
+            dim: i32::try_from(embedding.vector.len()).ok(),
+            norm: embedding.norm,
+            vector: Floats(embedding.vector.clone()),
+        }
+    }
+
+    /// Returns the values for [`Self::INTO_FACES`] and [`Self::INTO_IMAGES`].
+    pub(super) fn values(&self) -> [&dyn Value; 6] {
+        [
+            self.id,
+            self.vector_space,
+            &self.precision,
+            &self.dim,
+            &self.norm,
+            &self.vector,
+        ]
     }
 }

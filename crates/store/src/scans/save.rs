@@ -5,16 +5,15 @@ use std::fmt::Display;
 use uuid::Uuid;
 
 use super::check::check_scan;
-use super::find::{scan_by_key, with_faces};
-use super::records::{NewImage, NewScan, SavedScan};
-use super::rows::{FaceRow, ScanRow};
+use super::find::{faces_of_scan, scan_by_key};
+use super::records::{NewScan, SavedScan};
+use super::rows::{NewFaceRow, NewVectorRow};
 use super::sources::add_source;
 use crate::call::change;
 use crate::collections::detach_scans;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
@@ -27,6 +26,11 @@ const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, w
      ON CONFLICT (tenant, sha256) DO UPDATE \
      SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
      RETURNING id";
+
+const INSERT: &str = "INSERT INTO scans (id, image_id, scan_key, operation, detector_id, detector_sha256, embedder_id, \
+     embedder_vector_space, picture_quality, devices, answers_cache, created_at, batch_id) \
+     VALUES (:id, :image_id, :scan_key, :operation, :detector_id, :detector_sha256, :embedder_id, \
+     :embedder_vector_space, :picture_quality, :devices, :answers_cache, :created_at, :batch)";
 
 const DELETE: &str = "DELETE FROM scans WHERE id = :id";
 
@@ -56,7 +60,8 @@ impl Store {
     /// Records that a request was answered with a scan. The scan then stays when the batch that made it is deleted.
     pub async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError> {
         change!(self, "keep_scan", |connection| {
-            keep_scan(connection, scan).await
+            connection.execute(KEEP, params!(scan)).await?;
+            Ok(())
         })
     }
 }
@@ -71,77 +76,85 @@ pub(crate) async fn save_scan(
     if let Some(source) = &scan.source {
         add_source(connection, image_id, source).await?;
     }
-    if let Some(stored) = scan_by_key(connection, image_id, &scan.record.scan_key).await? {
-        if stored.answers_cache {
-            let kept = with_faces(connection, stored).await?;
+    if let Some(mut stored) = scan_by_key(connection, image_id, &scan.record.scan_key).await? {
+        if stored.record.answers_cache {
+            stored.faces = faces_of_scan(connection, stored.id).await?;
             if batch.is_none() {
-                keep_scan(connection, kept.id).await?;
+                // A request is answered with the scan, so it stays when the batch that made it is deleted.
+                connection.execute(KEEP, params!(scan = stored.id)).await?;
             }
-            return Ok(SavedScan::Kept(Box::new(kept)));
+            return Ok(SavedScan::Kept(Box::new(stored)));
         }
         detach_scans(connection, &[stored.id]).await?;
         connection.execute(DELETE, params!(id = stored.id)).await?;
     }
-    let scan_row = ScanRow::new(image_id, scan, batch);
-    insert_rows(connection, ScanRow::INTO, &[scan_row.values()]).await?;
-    let vectors: Vec<_> = scan_row.embedding_values().into_iter().collect();
-    insert_rows(connection, ScanRow::INTO_EMBEDDINGS, &vectors).await?;
+    insert_scan(connection, (image_id, batch), scan).await?;
     let faces: Vec<_> = (0..)
         .zip(&scan.faces)
-        .map(|(position, face)| FaceRow::new(&scan_row, position, face))
+        .map(|(position, face)| NewFaceRow::new((&scan.id, &image_id), position, face))
         .collect();
-    let rows: Vec<_> = faces.iter().map(FaceRow::values).collect();
-    insert_rows(connection, FaceRow::INTO, &rows).await?;
-    let rows: Vec<_> = faces.iter().filter_map(FaceRow::embedding_values).collect();
-    insert_rows(connection, FaceRow::INTO_EMBEDDINGS, &rows).await?;
+    let rows: Vec<_> = faces.iter().map(NewFaceRow::values).collect();
+    insert_rows(connection, NewFaceRow::INTO, &rows).await?;
+    let vectors: Vec<_> = scan
+        .faces
+        .iter()
+        .filter_map(NewVectorRow::from_face)
+        .collect();
+    let rows: Vec<_> = vectors.iter().map(NewVectorRow::values).collect();
+    insert_rows(connection, NewVectorRow::INTO_FACES, &rows).await?;
     Ok(SavedScan::Written { image_id })
 }
 
-/// Records that a request was answered with a scan, so that it stays when the batch that made it is deleted.
-async fn keep_scan(connection: &mut Connection<'_>, scan: Uuid) -> Result<(), StoreError> {
-    connection.execute(KEEP, params!(scan)).await?;
+/// Inserts a scan of an image and the vector of the whole image. `batch` is the batch that makes it, if one does.
+async fn insert_scan(
+    connection: &mut Connection<'_>,
+    (image_id, batch): (Uuid, Option<Uuid>),
+    scan: &NewScan,
+) -> Result<(), StoreError> {
+    let record = &scan.record;
+    let detector = record.detector.as_ref();
+    let embedder = record.embedder.as_ref();
+    let values = params!(
+        id = scan.id,
+        image_id,
+        scan_key = Digest(record.scan_key),
+        operation = record.operation,
+        detector_id = detector.map(|detector| detector.id.clone()),
+        detector_sha256 = detector.map(|detector| Digest(detector.sha256)),
+        embedder_id = embedder.map(|embedder| embedder.id.clone()),
+        embedder_vector_space = embedder.map(|embedder| embedder.vector_space.clone()),
+        picture_quality = record.picture_quality,
+        devices = record.devices,
+        answers_cache = record.answers_cache,
+        created_at = to_the_microsecond(record.created_at),
+        batch
+    );
+    connection.execute(INSERT, values).await?;
+    if let Some(embedding) = &record.image_embedding {
+        let vector = NewVectorRow::from_image(&scan.id, embedding);
+        insert_rows(connection, NewVectorRow::INTO_IMAGES, &[vector.values()]).await?;
+    }
     Ok(())
 }
 
 async fn upsert_image(connection: &mut Connection<'_>, scan: &NewScan) -> Result<Uuid, StoreError> {
     let image = &scan.image;
-    let Sizes {
-        byte_size,
-        width,
-        height,
-    } = sizes(image)?;
     let values = params!(
         id = image.id,
         tenant = scan.tenant,
         sha256 = Digest(image.sha256),
-        byte_size,
-        width,
-        height,
+        byte_size = stored_size::<_, i64>("byte_size", image.byte_size)?,
+        width = stored_size::<_, i32>("width", image.width)?,
+        height = stored_size::<_, i32>("height", image.height)?,
         format = image.format,
         orientation = i16::from(image.orientation),
         perceptual_hash = image.perceptual_hash.map(u64::cast_signed),
         created_at = to_the_microsecond(scan.record.created_at)
     );
-    let row: Option<IdRow> = connection.fetch_optional(UPSERT_IMAGE, values).await?;
-    row.map(|row| row.id)
-        .ok_or(StoreError::Refused(sqlx::Error::RowNotFound))
+    Ok(connection.fetch_one(UPSERT_IMAGE, values).await?)
 }
 
-/// The sizes of an image in the types of the databases.
-struct Sizes {
-    byte_size: i64,
-    width: i32,
-    height: i32,
-}
-
-fn sizes(image: &NewImage) -> Result<Sizes, StoreError> {
-    Ok(Sizes {
-        byte_size: stored_size("byte_size", image.byte_size)?,
-        width: stored_size("width", image.width)?,
-        height: stored_size("height", image.height)?,
-    })
-}
-
+/// Returns a size of an image in the type of the databases.
 fn stored_size<S, D>(field: &str, size: S) -> Result<D, StoreError>
 where
     S: Copy + Display + TryInto<D>,
@@ -154,4 +167,4 @@ where
 }
 
 #[cfg(test)]
-crate::prepared::statements!(UPSERT_IMAGE, DELETE, KEEP);
+crate::prepared::statements!(UPSERT_IMAGE, INSERT, DELETE, KEEP);

@@ -9,7 +9,6 @@ use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::IdRow;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
@@ -38,13 +37,13 @@ impl Store {
     ) -> Result<bool, StoreError> {
         check_source(source)?;
         change!(self, "add_source", |connection| {
-            let image: Option<IdRow> = connection
-                .fetch_optional(LOCK_IMAGE, params!(tenant, image_id))
+            let is_stored = connection
+                .exists(LOCK_IMAGE, params!(tenant, image_id))
                 .await?;
-            if image.is_some() {
+            if is_stored {
                 add_source(connection, image_id, source).await?;
             }
-            Ok(image.is_some())
+            Ok(is_stored)
         })
     }
 }

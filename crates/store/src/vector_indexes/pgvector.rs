@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::pools::Pools;
-use crate::record::record;
+use crate::record::{Columns, Record, record};
 use crate::schema;
 use crate::store::Store;
 use crate::values::Floats;
@@ -23,7 +23,7 @@ use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorInd
 const PREFIX: &str = "enrollments_hnsw_";
 
 /// The lock of the process that builds or drops an index. The number has no meaning.
-const LOCK: &str = "SELECT pg_try_advisory_lock(7180369124405) AS is_locked";
+const LOCK: &str = "SELECT pg_try_advisory_lock(7180369124405)";
 
 const UNLOCK: &str = "SELECT pg_advisory_unlock(7180369124405)";
 
@@ -47,9 +47,13 @@ const PREPARE: &str = "SELECT set_config('hnsw.ef_search', :candidates, true) AS
 /// The most candidates that pgvector allows.
 const MAX_CANDIDATES: u32 = 1000;
 
-record! {
-    struct VersionRow {
-        version: String,
+impl Record for NearRow {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let distance: f64 = row.get("distance")?;
+        Ok(Self {
+            row: row.number("row_id")?,
+            similarity: -distance as f32,
+        })
     }
 }
 
@@ -58,31 +62,6 @@ record! {
         name: String,
         is_built: bool,
         bytes: i64,
-    }
-}
-
-record! {
-    struct BytesRow {
-        bytes: i64,
-    }
-}
-
-record! {
-    struct LockRow {
-        is_locked: bool,
-    }
-}
-
-record! {
-    struct PreparedRow {
-        ef_search: String,
-    }
-}
-
-record! {
-    struct NearRecord {
-        row_id: i64,
-        distance: f64,
     }
 }
 
@@ -114,8 +93,7 @@ impl VectorIndexes {
     /// Returns the version of the database's extension for vectors. `None` if the database has not created it.
     pub async fn vector_extension(&self) -> Result<Option<String>, StoreError> {
         query!(self.store, "vector_extension", |connection| {
-            let row: Option<VersionRow> = connection.fetch_optional(EXTENSION, params!()).await?;
-            Ok(row.map(|row| row.version))
+            Ok(connection.fetch_optional(EXTENSION, params!()).await?)
         })
     }
 
@@ -179,8 +157,8 @@ impl VectorIndexes {
     /// Returns the size in bytes of the rows of all collections, without their indexes.
     pub async fn enrollment_bytes(&self) -> Result<u64, StoreError> {
         query!(self.store, "enrollment_bytes", |connection| {
-            let row: Option<BytesRow> = connection.fetch_optional(HEAP, params!()).await?;
-            Ok(row.map_or(0, |row| row.bytes.cast_unsigned()))
+            let bytes: i64 = connection.fetch_one(HEAP, params!()).await?;
+            Ok(bytes.cast_unsigned())
         })
     }
 
@@ -192,8 +170,7 @@ impl VectorIndexes {
         let mut detached = self.pool.acquire().await?.detach();
         let connection = &mut Connection::Postgres(&mut detached);
         schema::check(connection).await?;
-        let lock: Option<LockRow> = connection.fetch_optional(LOCK, params!()).await?;
-        if lock.is_some_and(|lock| lock.is_locked) {
+        if connection.fetch_one(LOCK, params!()).await? {
             return Ok(Some(detached));
         }
         detached.close().await?;
@@ -278,10 +255,10 @@ async fn nearest(
     let mut rows = Vec::with_capacity(search.vectors.len());
     for vector in search.vectors {
         let (vector, limit) = (Floats(vector.clone()), i64::from(search.rows));
-        let near: Vec<NearRecord> = connection
+        let near = connection
             .fetch_all_once(&query, params!(vector, limit))
             .await?;
-        rows.push(near.into_iter().map(NearRow::from).collect());
+        rows.push(near);
     }
     Ok(NearRows { rows, is_exact })
 }
@@ -294,8 +271,8 @@ async fn prepare(
 ) -> Result<bool, StoreError> {
     let (name, candidates) = (index_name(collection), candidates.to_string());
     let values = params!(name, candidates);
-    let prepared: Option<PreparedRow> = connection.fetch_optional(PREPARE, values).await?;
-    Ok(prepared.is_some_and(|row| row.ef_search == candidates))
+    let prepared: Option<String> = connection.fetch_optional(PREPARE, values).await?;
+    Ok(prepared.is_some_and(|ef_search| ef_search == candidates))
 }
 
 async fn indexes(connection: &mut Connection<'_>) -> Result<Vec<VectorIndex>, StoreError> {
@@ -310,13 +287,4 @@ async fn indexes(connection: &mut Connection<'_>) -> Result<Vec<VectorIndex>, St
         })
     };
     Ok(rows.into_iter().filter_map(index).collect())
-}
-
-impl From<NearRecord> for NearRow {
-    fn from(row: NearRecord) -> Self {
-        Self {
-            row: row.row_id.cast_unsigned(),
-            similarity: -row.distance as f32,
-        }
-    }
 }

@@ -6,17 +6,14 @@ use uuid::Uuid;
 
 use super::hosts;
 use super::records::{
-    AttemptEnd, AttemptFailure, AttemptResult, DueDelivery, TakeDeliveries, TakenDeliveries,
-    WebhookEvent,
+    AttemptEnd, AttemptFailure, AttemptResult, TakeDeliveries, TakenDeliveries, WebhookEvent,
 };
-use super::rows::{DeliveryRow, webhook_columns};
+use super::rows::{Candidate, webhook_columns};
 use crate::audit::append;
 use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::record;
-use crate::rows::TenantRow;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Value;
@@ -87,13 +84,6 @@ const DISABLE: &str = "UPDATE webhooks SET disabled_at = :at \
 const END: &str = "UPDATE webhook_deliveries SET status = :status, next_at = :next_at \
      WHERE id = :delivery AND attempts = :attempt AND status = 'pending'";
 
-record! {
-    struct WebhookKeyRow {
-        id: Uuid,
-        tenant: String,
-    }
-}
-
 /// Inserts a message to each webhook that is told about a batch. Run it in the transaction that ends the batch.
 pub(crate) async fn insert_deliveries(
     connection: &mut Connection<'_>,
@@ -102,25 +92,17 @@ pub(crate) async fn insert_deliveries(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let (name, now) = (event.name(), micros(now));
-    let webhooks: Vec<WebhookKeyRow> = connection.fetch_all(OF_BATCH, params!(batch, now)).await?;
+    let webhooks: Vec<(Uuid, String)> = connection.fetch_all(OF_BATCH, params!(batch, now)).await?;
     let ids: Vec<Uuid> = webhooks
         .iter()
-        .map(|webhook| message_id(webhook.id, batch, now))
+        .map(|(webhook, _)| message_id(*webhook, batch, now))
         .collect();
     let rows: Vec<[&dyn Value; 9]> = webhooks
         .iter()
         .zip(&ids)
-        .map(|(webhook, id)| -> [&dyn Value; 9] {
+        .map(|((webhook, tenant), id)| -> [&dyn Value; 9] {
             [
-                id,
-                &webhook.id,
-                &batch,
-                &name,
-                &now,
-                &0_i32,
-                &now,
-                &"pending",
-                &webhook.tenant,
+                id, webhook, &batch, &name, &now, &0_i32, &now, &"pending", tenant,
             ]
         })
         .collect();
@@ -151,8 +133,7 @@ impl Store {
     ) -> Result<Vec<String>, StoreError> {
         query!(self, "tenants_with_deliveries", |connection| {
             let values = params!(now = micros(now), after, limit = i64::from(limit));
-            let rows: Vec<TenantRow> = connection.fetch_all(TENANTS, values).await?;
-            Ok(rows.into_iter().map(|row| row.tenant).collect())
+            Ok(connection.fetch_all(TENANTS, values).await?)
         })
     }
 
@@ -165,17 +146,16 @@ impl Store {
         change!(self, "take_deliveries", |connection| {
             let (now, again_at) = (micros(request.now), micros(request.again_at));
             let limit = i64::from(request.limit);
-            let due: Vec<DeliveryRow> = connection
+            let due: Vec<Candidate> = connection
                 .fetch_all(DUE, params!(tenant, now, limit))
                 .await?;
             let mut taken = TakenDeliveries {
                 has_more: due.len() as i64 == limit,
                 deliveries: Vec::with_capacity(due.len()),
             };
-            for row in due {
-                let is_host_off = row.host_off_until.is_some_and(|until| until > now);
-                let delivery = DueDelivery::try_from(row)?;
-                if is_host_off {
+            for candidate in due {
+                let delivery = candidate.delivery;
+                if candidate.host_off_until.is_some_and(|until| until > now) {
                     connection
                         .execute(GIVE_UP, params!(id = delivery.id, now))
                         .await?;
@@ -209,7 +189,8 @@ impl Store {
                     let values =
                         params!(webhook = end.webhook, delivery = end.delivery, attempt, at);
                     if connection.execute(SUCCEEDED, values).await? == 1 {
-                        hosts::succeeded(connection, end.webhook).await?;
+                        let webhook = params!(webhook = end.webhook);
+                        connection.execute(hosts::SUCCEEDED, webhook).await?;
                     }
                     ("delivered", None)
                 }

@@ -7,7 +7,6 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::records::{HostFailure, WebhookHost};
-use super::rows::HostRow;
 use crate::audit::append;
 use crate::call::query;
 use crate::connection::Connection;
@@ -19,8 +18,8 @@ use crate::times::micros;
 /// A host is forgotten when this time has passed since its last failure.
 const REMEMBERED_FOR: Duration = Duration::days(7);
 
-/// A host has a row only while it fails.
-const SUCCEEDED: &str = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
+/// Records that the host of a webhook took a message. A host has a row only while it fails.
+pub(super) const SUCCEEDED: &str = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
      (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook)";
 
 const FAILED: &str = "INSERT INTO webhook_hosts \
@@ -39,15 +38,6 @@ const FORGET: &str =
 
 const LIST: &str = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
      FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit";
-
-/// Records that the host of a webhook took a message.
-pub(super) async fn succeeded(
-    connection: &mut Connection<'_>,
-    webhook: Uuid,
-) -> Result<(), StoreError> {
-    connection.execute(SUCCEEDED, params!(webhook)).await?;
-    Ok(())
-}
 
 /// Records that the host of a webhook did not take a message. Returns whether this switched the host off.
 pub(super) async fn failed(
@@ -88,8 +78,7 @@ impl Store {
     ) -> Result<Vec<WebhookHost>, StoreError> {
         query!(self, "list_webhook_hosts", |connection| {
             let values = params!(tenant, limit = i64::from(limit));
-            let rows: Vec<HostRow> = connection.fetch_all(LIST, values).await?;
-            rows.into_iter().map(WebhookHost::try_from).collect()
+            Ok(connection.fetch_all(LIST, values).await?)
         })
     }
 }

@@ -6,13 +6,12 @@ use uuid::Uuid;
 
 use super::hosts;
 use super::records::{BatchWebhook, SecretRotation, Webhook};
-use super::rows::{WebhookRow, webhook_columns};
+use super::rows::webhook_columns;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::rows::CountRow;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 
@@ -81,14 +80,10 @@ pub(crate) async fn lock_for_batch(
     connection: &mut Connection<'_>,
     own: &BatchWebhook,
 ) -> Result<bool, StoreError> {
-    let tenant = &own.webhook.tenant;
-    connection
-        .execute(LOCK_TENANT, params!(tenant = *tenant))
-        .await?;
-    let count: Option<CountRow> = connection
-        .fetch_optional(COUNT_PENDING, params!(tenant = *tenant))
-        .await?;
-    Ok(count.map_or(0, |row| row.count) < i64::from(own.limit))
+    let tenant = params!(tenant = own.webhook.tenant);
+    connection.execute(LOCK_TENANT, tenant).await?;
+    let count: i64 = connection.fetch_one(COUNT_PENDING, tenant).await?;
+    Ok(count < i64::from(own.limit))
 }
 
 /// Adds the webhook of a new batch. Run it in the transaction that creates the batch, after [`lock_for_batch`].
@@ -111,13 +106,10 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "create_webhook", |connection| {
-            connection
-                .execute(LOCK_TENANT, params!(tenant = webhook.tenant))
-                .await?;
-            let count: Option<CountRow> = connection
-                .fetch_optional(COUNT, params!(tenant = webhook.tenant))
-                .await?;
-            if count.map_or(0, |row| row.count) >= i64::from(limit) {
+            let tenant = params!(tenant = webhook.tenant);
+            connection.execute(LOCK_TENANT, tenant).await?;
+            let count: i64 = connection.fetch_one(COUNT, tenant).await?;
+            if count >= i64::from(limit) {
                 return Ok(false);
             }
             add(connection, webhook).await?;
@@ -129,8 +121,7 @@ impl Store {
     /// Returns the tenant's webhooks for every batch, oldest first.
     pub async fn list_webhooks(&self, tenant: &str) -> Result<Vec<Webhook>, StoreError> {
         query!(self, "list_webhooks", |connection| {
-            let rows: Vec<WebhookRow> = connection.fetch_all(LIST, params!(tenant)).await?;
-            Ok(rows.into_iter().map(Webhook::from).collect())
+            Ok(connection.fetch_all(LIST, params!(tenant)).await?)
         })
     }
 
@@ -166,7 +157,7 @@ impl Store {
                     .await?;
                 append(connection, audit.as_slice()).await?;
             }
-            one(connection, tenant, id).await
+            Ok(connection.fetch_optional(ONE, params!(tenant, id)).await?)
         })
     }
 
@@ -188,18 +179,9 @@ impl Store {
             if connection.execute(ROTATE, values).await? == 1 {
                 append(connection, audit.as_slice()).await?;
             }
-            one(connection, tenant, id).await
+            Ok(connection.fetch_optional(ONE, params!(tenant, id)).await?)
         })
     }
-}
-
-async fn one(
-    connection: &mut Connection<'_>,
-    tenant: &str,
-    id: Uuid,
-) -> Result<Option<Webhook>, StoreError> {
-    let row: Option<WebhookRow> = connection.fetch_optional(ONE, params!(tenant, id)).await?;
-    Ok(row.map(Webhook::from))
 }
 
 #[cfg(test)]
