@@ -157,5 +157,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(INSERT, ONE, OF_TENANT, REVOKE, RECORD_USE, VALID);

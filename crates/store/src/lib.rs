@@ -37,7 +37,6 @@ mod pages;
 mod parameters;
 mod pools;
 mod postgres;
-#[cfg(test)]
 mod prepared;
 mod purge;
 mod record;

@@ -95,5 +95,4 @@ pub(crate) async fn note_deletion(
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(UNPURGED, PURGED, PURGED_DELETIONS, DELETED);

@@ -111,5 +111,4 @@ fn first_id_after(time: OffsetDateTime) -> Uuid {
     Uuid::from_u128(u128::try_from(milliseconds).unwrap_or(0) << 80)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(TENANTS, OLD_SCANS, DELETE_SCANS, DELETE_IMAGES, OLD_BATCHES);

@@ -129,5 +129,4 @@ fn over(now: OffsetDateTime) -> i64 {
     micros(now - DAY - MINUTE)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(LOCK, COUNT, ADD_TO_MINUTE, ADD, CLEAN);

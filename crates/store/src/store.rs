@@ -202,5 +202,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(PING);

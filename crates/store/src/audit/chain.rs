@@ -139,5 +139,4 @@ async fn append_to_chain(
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(CREATE_CHAIN, LOCK_CHAIN, CHAIN, MOVE_END, TENANTS; parts: INTO);

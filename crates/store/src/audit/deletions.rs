@@ -182,5 +182,4 @@ async fn record(
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(EXPIRED, HASHES, INSERT, DELETIONS, MOVE_START, DELETE);

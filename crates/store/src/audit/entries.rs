@@ -72,5 +72,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(ENTRIES, SEARCHES);

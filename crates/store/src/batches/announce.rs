@@ -71,5 +71,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(READY, MARK);

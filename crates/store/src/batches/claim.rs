@@ -209,7 +209,6 @@ async fn next_chunk(
         .await?)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     NEXT_BATCH,
     NEXT_CHUNK,

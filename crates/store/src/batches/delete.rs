@@ -223,7 +223,6 @@ impl Counts {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     MARK,
     DELETE_CHUNKS,

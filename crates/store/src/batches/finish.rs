@@ -244,7 +244,6 @@ async fn return_chunk(
     Ok(remaining)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT,
     ENDED_CHUNKS, LOCK_ENDED;

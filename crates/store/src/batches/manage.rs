@@ -148,7 +148,6 @@ fn ranges(positions: &[i64], size: i32) -> Vec<(i64, i32)> {
     ranges
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     LOCK_BATCH,
     LOCK_CHUNKS,

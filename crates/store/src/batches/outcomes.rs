@@ -164,5 +164,4 @@ async fn save_outcome(
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(STORED);

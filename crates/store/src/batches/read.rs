@@ -207,7 +207,6 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     BATCH,
     BATCH_BY_ID,

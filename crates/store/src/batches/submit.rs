@@ -275,7 +275,6 @@ pub(crate) async fn finish_if_done(
     Ok(changed == 1)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     INSERT_BATCH, LOCK_BATCH, ADD_TO_COUNTS, JOIN_FAIR_QUEUE, COMPLETE, CLOSE, FINISH;
     parts: KNOWN_IDS

@@ -27,5 +27,4 @@ pub(crate) async fn detach_scans(
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(LOCK_FACES, DETACH);

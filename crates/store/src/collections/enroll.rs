@@ -211,5 +211,4 @@ async fn check_subject(
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(LOCK_FACE, FIND, LIVE, SEEN, ONE, LIST; parts: INTO);

@@ -136,5 +136,4 @@ async fn note(
     append(connection, entry.as_slice()).await
 }
 
-#[cfg(test)]
 crate::prepared::statements!(OVER, LOCK, DELETE, LIBRARY, DELETE_FACES);

@@ -149,5 +149,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(POSITIONS, POSITION, ROWS, ROWS_OF, CHANGES, TRIM, LIVE);

@@ -209,7 +209,6 @@ pub(crate) async fn lock(
     Ok(connection.exists(LOCK, values).await?)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     INSERT,
     ONE,

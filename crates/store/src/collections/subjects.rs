@@ -181,5 +181,4 @@ async fn is_taken(connection: &mut Connection<'_>, subject: &Subject) -> Result<
     Ok(connection.exists(TAKEN, values).await?)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(INSERT, ONE, LIST, WITH_EXTERNAL_ID, TAKEN, CHANGE);

@@ -203,7 +203,6 @@ pub(super) async fn erase_enrollments_of(
     Ok(connection.execute(delete, ids).await?)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     MARK,
     MARK_ALL,

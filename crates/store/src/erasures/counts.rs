@@ -35,5 +35,4 @@ pub(super) async fn add(
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(ADD);

@@ -98,5 +98,4 @@ fn is_same_face(face: &FaceBox, other: &FaceBox) -> bool {
         || (other.scan_id != face.scan_id && other.bbox().iou(&face.bbox()) >= SAME_FACE_IOU)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(LOCK_IMAGE_OF_FACE, BOXES_OF_IMAGE, DELETE, END_CACHING);

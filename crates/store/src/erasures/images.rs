@@ -150,7 +150,6 @@ async fn count(
     Ok(count.try_into().unwrap_or(0))
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     ONE,
     OF_SOURCE,

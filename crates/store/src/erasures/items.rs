@@ -276,7 +276,6 @@ async fn cancel(
     Ok(changed.try_into().unwrap_or(i64::MAX))
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     BATCHES,
     OF_IMAGE,

@@ -214,7 +214,6 @@ async fn count_batches(
     counts::add(connection, erasure.id, counts).await
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     INSERT,
     FIND_IMAGE,

@@ -157,5 +157,4 @@ async fn forget(connection: &mut Connection<'_>, rows: &[i64]) -> Result<(), Sto
     Ok(())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(FACES, PEOPLE, FORGET, DELETE_EMPTY; parts: PUT);

@@ -265,7 +265,6 @@ pub(super) async fn hold(
     Ok(connection.execute(HOLD, values).await? > 0)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     ONE, LIST, UNFINISHED, INSERT, NEXT, LEASE, RENEW, HOLD, END, CANCEL
 );

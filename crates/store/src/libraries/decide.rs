@@ -223,7 +223,6 @@ async fn unpin(
     Ok(Decided::Done)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     PERSON,
     FACE,

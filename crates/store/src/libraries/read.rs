@@ -121,5 +121,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(PEOPLE, PERSON, ALL, UNASSIGNED, OF_PERSON, ROWS);

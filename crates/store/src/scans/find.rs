@@ -157,7 +157,6 @@ pub(super) async fn faces_of_scan(
     Ok(connection.fetch_all(FACES_OF_SCAN, values).await?)
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     IMAGE,
     IMAGES,

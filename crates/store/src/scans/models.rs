@@ -42,5 +42,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(INSERT_MODEL);

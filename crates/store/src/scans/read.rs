@@ -145,7 +145,6 @@ async fn scans_of_image(
     Ok((scans, (count < sizes.len()).then_some(last)))
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     SOURCES,
     SCANS,

@@ -166,5 +166,4 @@ where
     })
 }
 
-#[cfg(test)]
 crate::prepared::statements!(UPSERT_IMAGE, INSERT, DELETE, KEEP);

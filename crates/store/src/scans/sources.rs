@@ -86,7 +86,6 @@ fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
     Digest(hasher.finalize().into())
 }
 
-#[cfg(test)]
 crate::prepared::statements!(UPSERT_SOURCE, LOCK_IMAGE);
 
 #[cfg(test)]

@@ -236,7 +236,6 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     OF_BATCH, TENANTS, DUE, TAKE, PARK, GIVE_UP, SUCCEEDED, FAILED, DISABLE, END
 );

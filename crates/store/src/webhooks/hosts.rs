@@ -83,5 +83,4 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(SUCCEEDED, FAILED, SWITCH_OFF, FORGET, LIST);

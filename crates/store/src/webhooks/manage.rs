@@ -184,7 +184,6 @@ impl Store {
     }
 }
 
-#[cfg(test)]
 crate::prepared::statements!(
     INSERT,
     LOCK_TENANT,
