@@ -11,4 +11,4 @@ mod records;
 
 pub(crate) use chain::append;
 pub use deletions::{AuditDeletion, DeletionSigner};
-pub use records::{AuditChain, AuditEntry, FIRST_HASH, NewAuditEntry};
+pub use records::*;

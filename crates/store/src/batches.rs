@@ -16,10 +16,5 @@ mod rows;
 mod submit;
 
 pub(crate) use delete::mark_deleted;
-pub use records::{
-    AddedItems, Batch, BatchCounts, BatchFilter, BatchKey, BatchState, CancelledBatch, ChunkEnd,
-    ClaimRequest, CompleteRequest, CreatedBatch, Deletion, FinishedItems, Item, ItemFilter,
-    ItemList, ItemOutcome, ItemPage, ItemResult, ItemState, Lease, LeasedChunk, LeasedItem,
-    MAX_MODELS_KEYS, NewBatch, NewItem, NewItems, QueueDepth, ReadyChunk, ScanOutcome,
-};
+pub use records::*;
 pub(crate) use submit::finish_if_done;

@@ -14,8 +14,4 @@ mod subjects;
 
 pub(crate) use detach::detach_scans;
 pub(crate) use manage::{by_id, lock};
-pub use records::{
-    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, CollectionTerms, Consent,
-    Enrolled, Enrollment, IndexChange, IndexPosition, IndexRow, LiveRow, NewEnrollment, Subject,
-    SubjectChange, SubjectDetails, TermsChange, Written,
-};
+pub use records::*;

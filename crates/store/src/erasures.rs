@@ -11,6 +11,4 @@ mod items;
 mod records;
 mod rows;
 
-pub use records::{
-    ErasedCounts, Erasure, ErasureTarget, ImageToErase, ItemErasure, ItemToErase, NewErasure,
-};
+pub use records::*;

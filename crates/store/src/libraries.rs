@@ -10,7 +10,4 @@ mod read;
 mod records;
 mod rows;
 
-pub use records::{
-    Assignment, Clustering, ClusteringEnd, ClusteringProgress, ClusteringState, Decided, Decision,
-    FaceFilter, FaceRow, LeasedClustering, LibraryFace, Membership, NewClustering, Person,
-};
+pub use records::*;

@@ -10,9 +10,5 @@ mod save;
 mod sources;
 
 pub use check::check_scan;
-pub use records::{
-    CachedScan, Embedder, Embedding, ImageEmbedding, ImageFilter, ImageSummary, Model, ModelFile,
-    NewFace, NewImage, NewScan, SavedScan, ScanPage, ScanRecord, Source, StoredFace, StoredImage,
-    StoredScan,
-};
+pub use records::*;
 pub(crate) use save::save_scan;

@@ -4,4 +4,4 @@ mod pgvector;
 mod records;
 
 pub use pgvector::VectorIndexes;
-pub use records::{Graph, IndexWork, MAX_INDEXED_DIM, NearRow, NearRows, NearestRows, VectorIndex};
+pub use records::*;

@@ -8,8 +8,4 @@ mod rows;
 
 pub(crate) use deliveries::insert_deliveries;
 pub(crate) use manage::{add_to_batch, lock_for_batch};
-pub use records::{
-    AttemptEnd, AttemptFailure, AttemptResult, BatchWebhook, DueDelivery, HostFailure, OldSecret,
-    SecretRotation, TakeDeliveries, TakenDeliveries, Webhook, WebhookEvent, WebhookHealth,
-    WebhookHost,
-};
+pub use records::*;
