@@ -278,11 +278,8 @@ async fn no_search_is_unrecorded() {
     assert_eq!(recorded["results"][0]["details"]["case"], "7");
     assert_eq!(recorded["results"].as_array().unwrap().len(), 1);
 
-    let file = app.data_dir().join("facescan.sqlite");
-    let url = format!("sqlite://{}", file.display());
-    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
     let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
-    sqlx::query(broken).execute(&database).await.unwrap();
+    app.database().execute(broken).await;
     let body = search_body(image("obama.jpg"), json!({}));
     let (status, code, _) = refused(&app, "POST", &format!("{staff}/search"), body).await;
     assert_eq!((status, code.as_str()), (503, "audit_unavailable"));

@@ -1,31 +1,21 @@
 //! What the audit trail records of requests.
 
 use axum::http::{Request, StatusCode};
-use facescan_store::{AuditEntry, Store};
+use facescan_store::AuditEntry;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use sqlx::{Connection, SqliteConnection};
 
 use crate::{
     batches::{id_of, item, post_json, submit},
     support::{
         app::{TestApp, image_file},
         cli::facescan,
-        database::settings,
     },
 };
 
-async fn store(app: &TestApp) -> Store {
-    let url = format!("sqlite://{}/facescan.sqlite", app.data_dir().display());
-    let observer = facescan_store::Observer::default();
-    facescan_store::Store::open(&settings(&url), observer)
-        .await
-        .unwrap()
-}
-
 async fn entries(app: &TestApp) -> Vec<AuditEntry> {
-    let audit = store(app).await;
-    audit.audit_entries("default", 0, 100).await.unwrap()
+    let store = app.database().open().await;
+    store.audit_entries("default", 0, 100).await.unwrap()
 }
 
 fn summary(entry: &AuditEntry) -> (String, Option<String>, Value) {
@@ -129,11 +119,7 @@ async fn every_page_of_an_export_is_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_cannot_be_recorded_is_refused() {
     let app = TestApp::with(&[("FACESCAN__AUDIT__LEVEL", "all")]).await;
-    let mut connection = open(&app).await;
-    sqlx::query("DROP TABLE audit_entries")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    app.database().execute("DROP TABLE audit_entries").await;
     for uri in ["/detect", "/detect?store=false"] {
         let reply = app.post(uri, image_file("t1.jpg")).await;
         assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -143,11 +129,6 @@ async fn a_request_that_cannot_be_recorded_is_refused() {
         .get("/images/0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d")
         .await;
     assert_eq!(image.code(), "audit_unavailable");
-}
-
-async fn open(app: &TestApp) -> SqliteConnection {
-    let url = format!("sqlite://{}/facescan.sqlite", app.data_dir().display());
-    SqliteConnection::connect(&url).await.unwrap()
 }
 
 /// Runs `facescan audit` on the database of an application.
@@ -186,7 +167,6 @@ async fn the_command_line_verifies_and_exports_the_trail() {
         "{text}"
     );
 
-    let mut connection = open(&app).await;
     for (statement, fault) in [
         (
             "UPDATE audit_entries SET key_id = 'x' WHERE number = 3",
@@ -197,10 +177,7 @@ async fn the_command_line_verifies_and_exports_the_trail() {
             "broken at entry 2: it is missing",
         ),
     ] {
-        sqlx::query(statement)
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        app.database().execute(statement).await;
         let (is_ok, text) = audit(&app, &["verify"]);
         assert!(!is_ok && text.contains(fault), "{text}");
     }

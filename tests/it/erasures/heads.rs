@@ -7,7 +7,6 @@ use facescan_audit::heads::{HeadLine, HeadPublisher, destination::HeadDestinatio
 use facescan_clock::{Clock, SystemClock};
 use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use serde_json::{Value, json};
-use sqlx::{Connection, SqliteConnection};
 use tempfile::TempDir;
 
 use super::retention::Ahead;
@@ -71,12 +70,7 @@ impl Noted {
     }
 
     async fn execute(&self, statement: &'static str) {
-        let url = format!("sqlite://{}/facescan.sqlite", self.app.data_dir().display());
-        let mut connection = SqliteConnection::connect(&url).await.unwrap();
-        sqlx::query(statement)
-            .execute(&mut connection)
-            .await
-            .unwrap();
+        self.app.database().execute(statement).await;
     }
 
     fn verify(&self, args: &[&str]) -> (bool, String) {

@@ -4,7 +4,7 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use facescan_store::{Observer, StoreError};
+use facescan_store::StoreError;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::support::{
     certificate::acceptor,
-    database::{Database, on_postgres, settings},
+    database::{on_postgres, store_at},
 };
 
 /// The first message of a client that asks for TLS: its length, and the code of the request.
@@ -42,18 +42,14 @@ async fn front(upstream: (String, u16), host: &str, certificate: &Path) -> Socke
 }
 
 async fn ping(url: &str) -> Result<(), StoreError> {
-    let store = facescan_store::Store::open(&settings(url), Observer::default()).await?;
-    store.ping().await
+    store_at(url).await.ping().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_has_to_show_a_trusted_certificate_of_its_name() {
     on_postgres(|database| async move {
-        let Database::Postgres { options } = &database else {
-            unreachable!()
-        };
         database.open().await.migrate().await.unwrap();
-        let upstream = (options.get_host().to_owned(), options.get_port());
+        let upstream = database.address();
         let folder = tempfile::tempdir().unwrap();
         let [right, wrong] = ["right.crt", "wrong.crt"].map(|name| folder.path().join(name));
         let of_name = front(upstream.clone(), "127.0.0.1", &right).await;

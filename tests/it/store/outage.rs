@@ -9,23 +9,15 @@ use sqlx::ConnectOptions;
 
 use super::fixtures::{find, new_scan, with_key};
 use crate::support::chaos_proxy::ChaosProxy;
-use crate::support::database::{Database, execute, on_postgres, settings};
+use crate::support::database::{Database, execute, on_postgres, settings, store_at};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_database_is_unavailable_until_it_returns() {
     on_postgres(|database| async move {
-        let Database::Postgres { options } = &database else {
-            unreachable!()
-        };
-        let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
+        let mut proxy = ChaosProxy::start(database.address()).await;
         proxy.cut().await;
         // The database is unreachable at the start. Opening succeeds, and the tables are created later.
-        let store = Store::open(
-            &settings(&database.url_through(proxy.address())),
-            Observer::default(),
-        )
-        .await
-        .unwrap();
+        let store = store_at(&database.url_through(proxy.address())).await;
         assert_unavailable(store.migrate().await);
         proxy.restore();
         // The database is reachable, but has no tables yet.
@@ -49,7 +41,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
         assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
 
         // Cut the connection while a save waits for a lock on the image, which `holder` has.
-        let mut holder = options.connect().await.unwrap();
+        let mut holder = database.connect().await;
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
         let half = with_key(&scan, 9);
@@ -78,10 +70,7 @@ async fn an_unreachable_database_is_unavailable_until_it_returns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_is_silent_blocks_no_connection() {
     on_postgres(|database| async move {
-        let Database::Postgres { options } = &database else {
-            unreachable!()
-        };
-        let proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
+        let proxy = ChaosProxy::start(database.address()).await;
         let settings = StoreSettings {
             max_connections: 1,
             call_timeout: Duration::from_millis(300),
@@ -108,11 +97,7 @@ async fn a_network_that_is_silent_blocks_no_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_reaches_other_processes() {
     on_postgres(|database| async move {
-        let open = || async {
-            let url = settings(&database.url());
-            let store = Store::open(&url, Observer::default()).await;
-            store.unwrap().notifications().unwrap()
-        };
+        let open = || async { store_at(&database.url()).await.notifications().unwrap() };
         let (first, second) = (open().await, open().await);
         let notified = async {
             // The second process begins to listen at an unknown time.
@@ -187,12 +172,7 @@ async fn no_error_of_the_database_server_contains_the_password() {
             .clone()
             .password("hunter2")
             .database("missing");
-        let store = Store::open(
-            &settings(missing.to_url_lossy().as_str()),
-            Observer::default(),
-        )
-        .await
-        .unwrap();
+        let store = store_at(missing.to_url_lossy().as_str()).await;
         let error = store.ping().await.unwrap_err();
         assert!(
             error.is_unavailable() && error.source().is_some(),
@@ -215,16 +195,12 @@ fn assert_contains_no_password(error: &StoreError) {
 
 #[tokio::test]
 async fn an_in_memory_database_lives_as_long_as_its_store() {
-    let store = Store::open(&settings("sqlite::memory:"), Observer::default())
-        .await
-        .unwrap();
+    let store = store_at("sqlite::memory:").await;
     store.migrate().await.unwrap();
     let scan = new_scan("memory", 1);
     store.save_scan(scan.clone()).await.unwrap();
     assert_eq!(find(&store, &scan).await.unwrap().id, scan.id);
-    let other = Store::open(&settings("sqlite::memory:"), Observer::default())
-        .await
-        .unwrap();
+    let other = store_at("sqlite::memory:").await;
     other.migrate().await.unwrap();
     assert_eq!(find(&other, &scan).await, None);
 }
@@ -234,12 +210,7 @@ async fn a_file_that_is_not_a_database_is_reported_as_corrupt() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("notes.txt");
     std::fs::write(&file, "not a database, but as long as one. ".repeat(100)).unwrap();
-    let store = Store::open(
-        &settings(&format!("sqlite://{}", file.display())),
-        Observer::default(),
-    )
-    .await
-    .unwrap();
+    let store = store_at(&format!("sqlite://{}", file.display())).await;
     let error = store.migrate().await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     // A file cannot be the parent directory of a database.

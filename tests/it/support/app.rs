@@ -29,12 +29,21 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
+use super::database::Database;
+
 /// Returns the folder of the runtime, the models and the images that `scripts/setup` fetched.
 pub fn runtime_dir() -> PathBuf {
     match std::env::var_os("FACESCAN_RUNTIME") {
         Some(path) => path.into(),
         None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".runtime"),
     }
+}
+
+/// Returns the library of ONNX Runtime.
+pub fn runtime_library() -> PathBuf {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    let name = format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}");
+    runtime_dir().join("onnxruntime").join(name)
 }
 
 /// Returns the folder of the models, and prepares those that are missing.
@@ -89,14 +98,8 @@ pub fn files(folder: &std::path::Path) -> Vec<PathBuf> {
 fn backend() -> Arc<dyn Backend> {
     static BACKEND: OnceLock<Arc<CombinedBackend>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
-        let name = format!(
-            "{}onnxruntime{}",
-            std::env::consts::DLL_PREFIX,
-            std::env::consts::DLL_SUFFIX
-        );
-        let library = runtime_dir().join("onnxruntime").join(name);
         let plugins = runtime_dir().join("plugins");
-        let onnx = OrtBackend::load(&library, &plugins).unwrap();
+        let onnx = OrtBackend::load(&runtime_library(), &plugins).unwrap();
         let openvino = OpenvinoBackend::new(&plugins);
         Arc::new(CombinedBackend::new(Box::new(onnx), Box::new(openvino)))
     });
@@ -191,6 +194,13 @@ impl TestApp {
         App::builder(config, backend(), Arc::new(SystemClock::start()))
             .build()
             .await
+    }
+
+    /// Returns the SQLite database of an application with the default settings.
+    pub fn database(&self) -> Database {
+        let file = self.data_dir().join("facescan.sqlite");
+        let url = format!("sqlite://{}", file.display());
+        Database::Sqlite { url }
     }
 
     /// Returns the folder with the files of the application.

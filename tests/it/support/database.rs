@@ -51,11 +51,17 @@ impl Database {
 
     /// Opens the store of this database and creates its tables.
     pub async fn open(&self) -> Store {
-        let store = Store::open(&settings(&self.url()), Observer::default())
-            .await
-            .unwrap();
+        let store = store_at(&self.url()).await;
         store.migrate().await.unwrap();
         store
+    }
+
+    /// Returns the address of the Postgres server.
+    pub fn address(&self) -> (String, u16) {
+        match self {
+            Self::Sqlite { .. } => panic!("a SQLite file has no address"),
+            Self::Postgres { options } => (options.get_host().to_owned(), options.get_port()),
+        }
     }
 
     /// Connects to the database on Postgres.
@@ -136,6 +142,12 @@ pub fn settings(url: &str) -> StoreSettings {
         acquire_timeout: Duration::from_secs(10),
         call_timeout: Duration::from_secs(30),
     }
+}
+
+/// Opens a small store, and creates no tables.
+pub async fn store_at(url: &str) -> Store {
+    let opened = Store::open(&settings(url), Observer::default()).await;
+    opened.unwrap()
 }
 
 /// Runs a test on a SQLite file and deletes the file.
