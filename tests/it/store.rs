@@ -2,7 +2,7 @@
 
 mod audit;
 pub(crate) mod batches;
-mod collections;
+pub(crate) mod collections;
 mod encrypted;
 mod erasing;
 mod fixtures;
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use facescan_imaging::precision::NumericPrecision;
 use facescan_store::{
-    ApiKey, Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, PageRequest,
-    SavedScan, Source, Store, StoreError, StoredFace,
+    ApiKey, Embedding, ErasureTarget, ImageFilter, Model, NewFace, NewImage, NewScan, SavedScan,
+    Source, Store, StoreError, StoredFace,
 };
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::database::{Database, on_postgres, on_sqlite};
-use fixtures::{erase, face_at, find, new_scan, noon, read_image, source, with_key};
+use fixtures::{erase, face_at, find, new_scan, noon, page, read_image, source, with_key};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_scenario_on_sqlite() {
@@ -37,22 +37,22 @@ async fn the_store_scenario_on_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_batch_scenario_on_sqlite() {
-    on_sqlite(async |database: Database| batches::scenario(&database).await).await;
+    on_sqlite(batches::scenario).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_batch_scenario_on_postgres() {
-    on_postgres(|database: Database| async move { batches::scenario(&database).await }).await;
+    on_postgres(batches::scenario).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_scenario_on_sqlite() {
-    on_sqlite(async |database: Database| webhooks::scenario(&database).await).await;
+    on_sqlite(webhooks::scenario).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhook_scenario_on_postgres() {
-    on_postgres(|database: Database| async move { webhooks::scenario(&database).await }).await;
+    on_postgres(webhooks::scenario).await;
 }
 
 /// Runs every step. Each step has its own tenant, so each step also proves that it does not touch the rows of others.
@@ -293,8 +293,10 @@ async fn list_pages(store: &Store) {
     let (mut pages, mut after) = (vec![], None);
     // There are three pages, and the fourth must be empty.
     for _ in 0..4 {
-        let page = PageRequest { after, limit: 2 };
-        let images = store.list_images("list", &all, page).await.unwrap();
+        let images = store
+            .list_images("list", &all, page(after, 2))
+            .await
+            .unwrap();
         let Some(last) = images.last() else { break };
         after = Some(last.id);
         pages.push(images.iter().map(|image| image.id).collect::<Vec<_>>());
@@ -307,19 +309,13 @@ async fn list_pages(store: &Store) {
     let even = ImageFilter {
         source: Some("even".into()),
     };
-    let first = PageRequest {
-        after: None,
-        limit: 2,
-    };
+    let first = page(None, 2);
     let images = store.list_images("list", &even, first).await.unwrap();
     assert_eq!(
         images.iter().map(|image| image.id).collect::<Vec<_>>(),
         [ids[0], ids[2]]
     );
-    let rest = PageRequest {
-        after: Some(ids[2]),
-        limit: 2,
-    };
+    let rest = page(Some(ids[2]), 2);
     let images = store.list_images("list", &even, rest).await.unwrap();
     assert_eq!(
         images.iter().map(|image| image.id).collect::<Vec<_>>(),
@@ -368,12 +364,8 @@ async fn keep_tenants_apart(store: &Store) {
     ] {
         assert_eq!(erase(store, "theirs", target).await, None);
     }
-    let page = PageRequest {
-        after: None,
-        limit: 10,
-    };
     let listed = store
-        .list_images("mine", &ImageFilter::default(), page)
+        .list_images("mine", &ImageFilter::default(), page(None, 10))
         .await
         .unwrap();
     assert_eq!(

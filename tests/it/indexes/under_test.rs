@@ -19,11 +19,13 @@ use facescan_recognition::{
     index::{FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals},
 };
 use facescan_store::{
-    Collection, CollectionKey, CollectionKind, CollectionTerms, Enrolled, ErasureTarget,
-    IndexPosition, NewEnrollment, NewErasure, Store, Subject, SubjectDetails, Written,
+    Collection, CollectionKey, Enrolled, ErasureTarget, IndexPosition, NewEnrollment, NewErasure,
+    Store, Subject, SubjectDetails, Written,
 };
 use futures::future::BoxFuture;
 use uuid::Uuid;
+
+use crate::store::collections::{collection, created};
 
 /// The length of the vectors of most tests.
 pub const DIM: usize = 32;
@@ -160,26 +162,12 @@ impl<'a> Gallery<'a> {
     /// Creates a collection of an owner.
     pub async fn create_of(owner: Owner, under_test: &'a UnderTest, name: &str, seed: u64) -> Self {
         let collection = Collection {
-            id: Uuid::now_v7(),
-            tenant: owner.tenant.to_owned(),
-            kind: CollectionKind::Gallery,
             vector_space: owner.vector_space.to_owned(),
             dim: u32::try_from(owner.dim).unwrap(),
             created_at: under_test.collections.clock.now(),
-            position: 0,
-            enrolled: 0,
-            terms: CollectionTerms {
-                name: name.to_owned(),
-                purpose: "entry control".to_owned(),
-                legal_basis: "consent".to_owned(),
-                consent_required: false,
-                retention_days: 30,
-                far: 0.0001,
-            },
+            ..collection(owner.tenant, name)
         };
-        let store = &under_test.store;
-        let written = store.create_collection(&collection, None).await.unwrap();
-        assert_eq!(written, Written::Done);
+        created(&under_test.store, &collection).await;
         Self {
             under_test,
             id: collection.id,

@@ -20,20 +20,19 @@ fn entry(tenant: &str, seconds: u64) -> NewAuditEntry {
 }
 
 pub async fn scenario(store: &Store) {
-    let audit = store;
-    assert_eq!(audit.audit_chain("audit").await.unwrap(), None);
+    assert_eq!(store.audit_chain("audit").await.unwrap(), None);
     // Entries of several tenants arrive together, and calls run at once.
     let together = [entry("audit", 0), entry("other", 0), entry("audit", 1)];
-    audit.append_audit(&together).await.unwrap();
+    store.append_audit(&together).await.unwrap();
     let calls = (2..10).map(|second| {
-        let audit = audit.clone();
-        tokio::spawn(async move { audit.append_audit(&[entry("audit", second)]).await })
+        let store = store.clone();
+        tokio::spawn(async move { store.append_audit(&[entry("audit", second)]).await })
     });
     for call in calls.collect::<Vec<_>>() {
         call.await.unwrap().unwrap();
     }
 
-    let entries = audit.audit_entries("audit", 0, 100).await.unwrap();
+    let entries = store.audit_entries("audit", 0, 100).await.unwrap();
     let numbers: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
     assert_eq!(numbers, (1..=10).collect::<Vec<_>>());
     assert_eq!(entries[0].entry, together[0]);
@@ -48,13 +47,12 @@ pub async fn scenario(store: &Store) {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     assert_eq!(hex, first);
-    let page = audit.audit_entries("audit", 3, 2).await.unwrap();
+    let page = store.audit_entries("audit", 3, 2).await.unwrap();
     assert_eq!(page, entries[3..5]);
     verify_and_expire(store, &entries).await;
 }
 
 async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
-    let audit = store;
     let intact = |verdict| match verdict {
         Verdict::Intact { entries, chain } => (entries, chain.last),
         broken @ Verdict::Broken { .. } => panic!("{broken:?}"),
@@ -65,7 +63,7 @@ async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
             expires,
             ..Evidence::default()
         };
-        verify(audit, "audit", evidence).await.unwrap()
+        verify(store, "audit", evidence).await.unwrap()
     };
     assert_eq!(intact(check(&[], false).await), (10, 10));
     let noted = |number, hash| NotedHead { number, hash };
@@ -89,7 +87,7 @@ async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
     let expire = async |tenant: &str, before, limit| {
         let now = noon() + Duration::from_secs(1000);
         let times = ExpiryTimes { before, now };
-        let expired = audit.expire_audit(tenant, times, limit, &|_| None);
+        let expired = store.expire_audit(tenant, times, limit, &|_| None);
         expired.await.unwrap()
     };
     assert_eq!(expire("audit", before, 1).await, 1);
@@ -104,12 +102,12 @@ async fn verify_and_expire(store: &Store, entries: &[AuditEntry]) {
     assert_eq!(check(&[], false).await, broken(1, Fault::KeptForever));
     let all = noon() + Duration::from_secs(100);
     assert_eq!(expire("audit", all, 100).await, 8);
-    audit.append_audit(&[entry("audit", 11)]).await.unwrap();
+    store.append_audit(&[entry("audit", 11)]).await.unwrap();
     assert_eq!(intact(check(&heads, true).await), (1, 11));
-    let deletions = audit.audit_deletions("audit", 0, 10).await.unwrap();
+    let deletions = store.audit_deletions("audit", 0, 10).await.unwrap();
     let ranges: Vec<_> = deletions.iter().map(|it| (it.first, it.last())).collect();
     assert_eq!(ranges, [(1, 1), (2, 2), (3, 10)]);
     assert_eq!(deletions[2].hash(7), Some(entries[6].hash));
-    let tenants = audit.audited_tenants().await.unwrap();
+    let tenants = store.audited_tenants().await.unwrap();
     assert_eq!(tenants, ["audit", "other"]);
 }

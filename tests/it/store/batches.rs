@@ -9,7 +9,7 @@ mod turns;
 
 use facescan_store::{
     AddedItems, Batch, ChunkEnd, ClaimRequest, CompleteRequest, Item, ItemFilter, ItemOutcome,
-    ItemPage, LeasedChunk, NewBatch, NewItem, NewItems, Store,
+    ItemPage, LeasedChunk, NewBatch, NewItem, NewItems, NewScan, ScanOutcome, Store,
 };
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -22,26 +22,25 @@ const MODELS: [u8; 32] = [1; 32];
 const LEASE: Duration = Duration::seconds(30);
 
 /// Runs every step. Each step has its own tenant, and leaves no chunk that another step could claim.
-pub async fn scenario(database: &Database) {
-    let store = database.open().await;
-    let batches = &store;
-    submit::create_once(batches).await;
-    submit::add_each_id_once(batches).await;
-    leases::finish_a_batch(&store).await;
-    leases::lose_a_lease(&store, database).await;
-    leases::find_a_cached_scan(&store).await;
-    leases::retry_later(batches).await;
-    pages::end_a_page_of_items_by_bytes(batches).await;
-    pages::leave_receipts_out_of_lists(batches).await;
-    turns::take_turns(batches).await;
-    turns::leave_other_models_alone(batches).await;
-    manage::cancel_between_chunks(batches).await;
-    manage::retry_failed_items(batches).await;
-    manage::keep_tenants_apart(batches).await;
-    delete::delete_with_own_scans(&store, database).await;
-    delete::expire_and_sweep(&store, database).await;
-    delete::end_chunks_of_dead_workers(batches).await;
-    turns::claim_concurrently(batches).await;
+pub async fn scenario(database: Database) {
+    let store = &database.open().await;
+    submit::create_once(store).await;
+    submit::add_each_id_once(store).await;
+    leases::finish_a_batch(store).await;
+    leases::lose_a_lease(store, &database).await;
+    leases::find_a_cached_scan(store).await;
+    leases::retry_later(store).await;
+    pages::end_a_page_of_items_by_bytes(store).await;
+    pages::leave_receipts_out_of_lists(store).await;
+    turns::take_turns(store).await;
+    turns::leave_other_models_alone(store).await;
+    manage::cancel_between_chunks(store).await;
+    manage::retry_failed_items(store).await;
+    manage::keep_tenants_apart(store).await;
+    delete::delete_with_own_scans(store, &database).await;
+    delete::expire_and_sweep(store, &database).await;
+    delete::end_chunks_of_dead_workers(store).await;
+    turns::claim_concurrently(store).await;
 }
 
 pub(crate) fn new_batch(tenant: &str, chunk_size: u32) -> NewBatch {
@@ -136,6 +135,16 @@ fn ok(position: u64) -> ItemOutcome {
     }
 }
 
+/// An item whose result is a new scan.
+fn scanned(position: u64, scan: NewScan) -> ItemOutcome {
+    ItemOutcome::Ok {
+        position,
+        scan: Some(ScanOutcome::New(Box::new(scan))),
+        result: None,
+        is_copy: false,
+    }
+}
+
 fn failed(position: u64, is_dead: bool) -> ItemOutcome {
     ItemOutcome::Failed {
         position,
@@ -157,6 +166,12 @@ async fn finish(batches: &Store, chunk: &LeasedChunk) -> bool {
     let outcomes: Vec<_> = chunk.items.iter().map(|item| ok(item.position)).collect();
     let finished = batches.finish_items(&chunk.lease, &outcomes, end());
     finished.await.unwrap().unwrap().is_batch_done
+}
+
+/// Returns a batch as it is now.
+async fn stored(batches: &Store, batch: &Batch) -> Batch {
+    let stored = batches.batch(&batch.tenant, batch.id).await;
+    stored.unwrap().unwrap()
 }
 
 async fn all_items(batches: &Store, batch: Uuid) -> Vec<Item> {

@@ -76,6 +76,14 @@ fn face(direction: [f32; 2]) -> NewEnrollment {
     }
 }
 
+/// Returns a face whose vector came from a stored face.
+fn stored_face(id: Uuid) -> NewEnrollment {
+    NewEnrollment {
+        face_id: Some(id),
+        ..face([1.0, 0.0])
+    }
+}
+
 pub async fn created(store: &Store, collection: &Collection) {
     let written = store.create_collection(collection, None).await.unwrap();
     assert_eq!(written, Written::Done);
@@ -381,12 +389,7 @@ async fn erasing_removes_enrollments(store: &Store) {
         store.save_scan(scan.clone()).await.unwrap();
         scans.push(scan);
     }
-    let of = |scan: usize, position: usize| NewEnrollment {
-        face_id: Some(scans[scan].faces[position].id),
-        image_id: None,
-        is_acceptable: true,
-        ..face([1.0, 0.0])
-    };
+    let of = |scan: usize, position: usize| stored_face(scans[scan].faces[position].id);
     let faces = [of(0, 0), of(0, 1), of(1, 0), face([0.0, 1.0])];
     assert_eq!(
         enroll(store, &gallery, &person, &faces).await,
@@ -445,12 +448,7 @@ async fn an_erased_image_takes_enrollments_of_older_scans(store: &Store) {
     let mut scan = new_scan("older scans", 1);
     scan.faces = vec![face_at(10.0), face_at(300.0)];
     store.save_scan(scan.clone()).await.unwrap();
-    let enrolled = NewEnrollment {
-        face_id: Some(scan.faces[0].id),
-        image_id: None,
-        is_acceptable: true,
-        ..face([1.0, 0.0])
-    };
+    let enrolled = stored_face(scan.faces[0].id);
     enroll(store, &gallery, &person, &[enrolled]).await;
     // Without the other face, the scan does not answer, and a new one replaces it.
     let other = ErasureTarget::Face(scan.faces[1].id);

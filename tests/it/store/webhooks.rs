@@ -15,7 +15,7 @@ use crate::support::database::Database;
 const DAY: Duration = Duration::days(1);
 
 /// Runs every step. Each step has its own tenant.
-pub async fn scenario(database: &Database) {
+pub async fn scenario(database: Database) {
     let store = database.open().await;
     keep_the_limit(&store).await;
     find_tenants_in_turn(&store).await;

@@ -1,29 +1,23 @@
 //! Deleting batches with what belongs to them.
 
-use facescan_store::{BatchCounts, ItemOutcome, NewBatch, NewScan, ScanOutcome, Store};
+use facescan_store::{BatchCounts, NewBatch, NewScan, Store};
 use time::Duration;
 use uuid::Uuid;
 
-use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
+use super::{LEASE, claim, end, failed, finish, new_batch, ok, scanned, stored, submit};
 use crate::store::fixtures::{face_at, find, new_scan, noon};
 use crate::support::database::Database;
 
 /// Finishes the only item of a batch with a scan.
 async fn finish_with(batches: &Store, scan: &NewScan) {
     let chunk = claim(batches, noon()).await.unwrap();
-    let outcome = ItemOutcome::Ok {
-        position: 0,
-        scan: Some(ScanOutcome::New(Box::new(scan.clone()))),
-        result: None,
-        is_copy: false,
-    };
+    let outcome = scanned(0, scan.clone());
     let finished = batches.finish_items(&chunk.lease, &[outcome], end()).await;
     assert!(finished.unwrap().unwrap().is_batch_done);
 }
 
 /// A scan is deleted with the batch that made it, unless another batch or a request has it.
 pub async fn delete_with_own_scans(store: &Store, database: &Database) {
-    let batches = store;
     let scan = |number| NewScan {
         faces: vec![face_at(1.0)],
         ..new_scan("delete", number)
@@ -31,12 +25,12 @@ pub async fn delete_with_own_scans(store: &Store, database: &Database) {
     let (own, shared, asked) = (scan(1), scan(2), scan(3));
     let mut ids = Vec::new();
     for scan in [&own, &shared, &shared, &asked] {
-        ids.push(submit(batches, new_batch("delete", 2), 1).await.id);
+        ids.push(submit(store, new_batch("delete", 2), 1).await.id);
         let again = NewScan {
             id: Uuid::now_v7(),
             ..scan.clone()
         };
-        finish_with(batches, &again).await;
+        finish_with(store, &again).await;
     }
     let [own_batch, first_shared, second_shared, asked_batch] = ids[..] else {
         panic!("four batches were submitted");
@@ -53,12 +47,12 @@ pub async fn delete_with_own_scans(store: &Store, database: &Database) {
         (first_shared, Some(&shared)),
         (asked_batch, Some(&asked)),
     ] {
-        assert!(batches.delete_batch("delete", batch).await.unwrap());
-        assert_eq!(batches.batch("delete", batch).await.unwrap(), None);
-        assert!(!batches.delete_batch("delete", batch).await.unwrap());
-        let marked = batches.deleted_batches(10).await.unwrap();
+        assert!(store.delete_batch("delete", batch).await.unwrap());
+        assert_eq!(store.batch("delete", batch).await.unwrap(), None);
+        assert!(!store.delete_batch("delete", batch).await.unwrap());
+        let marked = store.deleted_batches(10).await.unwrap();
         assert_eq!(marked.iter().map(|key| key.id).collect::<Vec<_>>(), [batch]);
-        batches.purge_batch(batch, noon()).await.unwrap();
+        store.purge_batch(batch, noon()).await.unwrap();
         if let Some(scan) = kept {
             assert!(find(store, scan).await.is_some());
         }
@@ -71,9 +65,9 @@ pub async fn delete_with_own_scans(store: &Store, database: &Database) {
         "an image without a scan is deleted too"
     );
     // The last batch that has the shared scan did not make it.
-    assert!(batches.delete_batch("delete", second_shared).await.unwrap());
-    batches.purge_batch(second_shared, noon()).await.unwrap();
-    assert!(batches.deleted_batches(10).await.unwrap().is_empty());
+    assert!(store.delete_batch("delete", second_shared).await.unwrap());
+    store.purge_batch(second_shared, noon()).await.unwrap();
+    assert!(store.deleted_batches(10).await.unwrap().is_empty());
     for (table, rows) in [
         (
             "batch_items i JOIN batches b ON b.id = i.batch_id WHERE b.tenant = 'delete'",
@@ -94,60 +88,50 @@ pub async fn delete_with_own_scans(store: &Store, database: &Database) {
 
 /// The results of an expired batch stay. Payloads of items with a result are not needed once the batch has ended.
 pub async fn expire_and_sweep(store: &Store, database: &Database) {
-    let batches = store;
-    let batch = submit(batches, new_batch("expire", 3), 3).await;
+    let batch = submit(store, new_batch("expire", 3), 3).await;
     assert!(
-        batches
+        store
             .batches_with_due_payloads(10)
             .await
             .unwrap()
             .iter()
             .all(|key| key.id != batch.id)
     );
-    let chunk = claim(batches, noon()).await.unwrap();
+    let chunk = claim(store, noon()).await.unwrap();
     let scan = new_scan("expire", 4);
-    let outcomes = [
-        ItemOutcome::Ok {
-            position: 0,
-            scan: Some(ScanOutcome::New(Box::new(scan.clone()))),
-            result: None,
-            is_copy: false,
-        },
-        failed(1, true),
-        ok(2),
-    ];
-    batches
+    let outcomes = [scanned(0, scan.clone()), failed(1, true), ok(2)];
+    store
         .finish_items(&chunk.lease, &outcomes, end())
         .await
         .unwrap();
-    let due = batches.batches_with_due_payloads(100).await.unwrap();
+    let due = store.batches_with_due_payloads(100).await.unwrap();
     assert!(
         due.iter()
             .any(|key| key.id == batch.id && key.tenant == "expire")
     );
-    let first = batches.finished_payloads(batch.id, None, 1).await.unwrap();
+    let first = store.finished_payloads(batch.id, None, 1).await.unwrap();
     assert_eq!(first, [[0; 32]]);
-    let rest = batches
+    let rest = store
         .finished_payloads(batch.id, Some(first[0]), 10)
         .await
         .unwrap();
     assert_eq!(rest, [[2; 32]], "the item that failed can be tried again");
-    batches.payloads_swept(batch.id).await.unwrap();
-    let due = batches.batches_with_due_payloads(100).await.unwrap();
+    store.payloads_swept(batch.id).await.unwrap();
+    let due = store.batches_with_due_payloads(100).await.unwrap();
     assert!(due.iter().all(|key| key.id != batch.id));
 
     let other = NewBatch {
         expires_at: Some(noon() + Duration::days(9)),
         ..new_batch("expire", 3)
     };
-    let other = submit(batches, other, 0).await;
+    let other = submit(store, other, 0).await;
     let week = noon() + Duration::days(7);
-    assert!(batches.batch("expire", batch.id).await.unwrap().is_some());
-    while batches.expire_batches(week).await.unwrap() > 0 {}
-    assert_eq!(batches.batch("expire", batch.id).await.unwrap(), None);
-    assert!(batches.batch("expire", other.id).await.unwrap().is_some());
-    for key in batches.deleted_batches(1000).await.unwrap() {
-        batches.purge_batch(key.id, week).await.unwrap();
+    assert!(store.batch("expire", batch.id).await.unwrap().is_some());
+    while store.expire_batches(week).await.unwrap() > 0 {}
+    assert_eq!(store.batch("expire", batch.id).await.unwrap(), None);
+    assert!(store.batch("expire", other.id).await.unwrap().is_some());
+    for key in store.deleted_batches(1000).await.unwrap() {
+        store.purge_batch(key.id, week).await.unwrap();
     }
     assert!(find(store, &scan).await.is_some());
     let expired = "SELECT count(*) FROM deleted_batches WHERE tenant = 'expire' AND deletion = 'expired' AND dead = 1";
@@ -168,12 +152,7 @@ pub async fn end_chunks_of_dead_workers(batches: &Store) {
         "the lease runs"
     );
     assert_eq!(batches.sweep_cancelled(noon() + LEASE).await.unwrap(), 1);
-    let counts = batches
-        .batch("dead worker", batch.id)
-        .await
-        .unwrap()
-        .unwrap()
-        .counts;
+    let counts = stored(batches, &batch).await.counts;
     let expected = BatchCounts {
         cancelled: 2,
         ..BatchCounts::default()

@@ -8,22 +8,21 @@ use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
-use super::{LEASE, all_items, claim, end, failed, finish, new_batch, ok, submit};
+use super::{LEASE, all_items, claim, end, failed, finish, new_batch, ok, scanned, stored, submit};
 use crate::store::fixtures::{erase, face_at, find, new_scan, noon};
 use crate::support::database::Database;
 
 pub async fn finish_a_batch(store: &Store) {
-    let batches = store;
-    let batch = submit(batches, new_batch("finish", 3), 5).await;
+    let batch = submit(store, new_batch("finish", 3), 5).await;
     assert_eq!(batch.state, BatchState::Queued);
-    let first = claim(batches, noon()).await.unwrap();
+    let first = claim(store, noon()).await.unwrap();
     assert_eq!(
         (first.tenant.as_str(), first.operation.as_str()),
         ("finish", "embed")
     );
     assert_eq!((first.expired_leases, first.items.len()), (0, 3));
     assert_eq!(first.items[1].payload, Some([1; 32]));
-    let running = batches.batch("finish", batch.id).await.unwrap().unwrap();
+    let running = stored(store, &batch).await;
     assert_eq!(running.state, BatchState::Running);
     assert_eq!((running.counts.running, running.counts.queued), (3, 2));
     let filter = ItemFilter {
@@ -34,7 +33,7 @@ pub async fn finish_a_batch(store: &Store) {
         limit: 10,
         max_bytes: u64::MAX,
     };
-    let listed = batches.list_items(batch.id, filter, page).await.unwrap();
+    let listed = store.list_items(batch.id, filter, page).await.unwrap();
     assert_eq!(
         listed
             .items
@@ -52,32 +51,22 @@ pub async fn finish_a_batch(store: &Store) {
         ..scan.clone()
     };
     let outcomes = [
-        ItemOutcome::Ok {
-            position: 0,
-            scan: Some(ScanOutcome::New(Box::new(scan.clone()))),
-            result: None,
-            is_copy: false,
-        },
+        scanned(0, scan.clone()),
         failed(1, false),
-        ItemOutcome::Ok {
-            position: 2,
-            // The same image again: the first scan is kept.
-            scan: Some(ScanOutcome::New(Box::new(again))),
-            result: None,
-            is_copy: false,
-        },
+        // The same image again: the first scan is kept.
+        scanned(2, again),
     ];
-    let done = batches
+    let done = store
         .finish_items(&first.lease, &outcomes, end())
         .await
         .unwrap()
         .unwrap();
     assert_eq!((done.finished, done.is_batch_done), (3, false));
-    let second = claim(batches, noon()).await.unwrap();
-    assert!(finish(batches, &second).await, "the batch is done");
-    assert!(claim(batches, noon()).await.is_none());
+    let second = claim(store, noon()).await.unwrap();
+    assert!(finish(store, &second).await, "the batch is done");
+    assert!(claim(store, noon()).await.is_none());
 
-    let done = batches.batch("finish", batch.id).await.unwrap().unwrap();
+    let done = stored(store, &batch).await;
     assert_eq!(
         (done.state, done.finished_at),
         (BatchState::Done, Some(noon()))
@@ -89,7 +78,7 @@ pub async fn finish_a_batch(store: &Store) {
         ..BatchCounts::default()
     };
     assert_eq!(done.counts, counts);
-    let listed = all_items(batches, batch.id).await;
+    let listed = all_items(store, batch.id).await;
     assert_eq!(listed[0].result.scan_id, Some(scan.id));
     assert_eq!(listed[1].state, ItemState::Error);
     assert_eq!(
@@ -101,7 +90,7 @@ pub async fn finish_a_batch(store: &Store) {
     let metadata = listed[3].metadata.as_ref().and_then(JsonText::get);
     assert_eq!(metadata, Some(r#"{"page":3}"#));
     assert!(listed.iter().all(|item| item.attempts == 1));
-    let found = batches.result_of_payload(batch.id, [3; 32]).await.unwrap();
+    let found = store.result_of_payload(batch.id, [3; 32]).await.unwrap();
     assert_eq!(found, Some(json!({"faces": 3})));
     let image = find(store, &scan).await.unwrap();
     assert_eq!(image.faces.len(), 1);
@@ -109,37 +98,31 @@ pub async fn finish_a_batch(store: &Store) {
 
 /// A worker that lost its lease writes nothing.
 pub async fn lose_a_lease(store: &Store, database: &Database) {
-    let batches = store;
-    let batch = submit(batches, new_batch("lease", 2), 2).await;
-    let lost = claim(batches, noon()).await.unwrap();
+    let batch = submit(store, new_batch("lease", 2), 2).await;
+    let lost = claim(store, noon()).await.unwrap();
     let later = noon() + LEASE / 2;
     assert!(
-        batches
+        store
             .extend_lease(&lost.lease, later + LEASE)
             .await
             .unwrap()
     );
     assert!(
-        claim(batches, noon() + LEASE).await.is_none(),
+        claim(store, noon() + LEASE).await.is_none(),
         "the lease was extended"
     );
-    let kept = claim(batches, later + LEASE).await.unwrap();
+    let kept = claim(store, later + LEASE).await.unwrap();
     assert_eq!((kept.expired_leases, kept.items.len()), (1, 2));
     assert!(kept.lease.token > lost.lease.token);
     assert!(
-        !batches
+        !store
             .extend_lease(&lost.lease, later + LEASE)
             .await
             .unwrap()
     );
-    assert!(!batches.begin_item(&lost.lease, 0).await.unwrap());
-    let outcome = ItemOutcome::Ok {
-        position: 0,
-        scan: Some(ScanOutcome::New(Box::new(new_scan("lease", 2)))),
-        result: None,
-        is_copy: false,
-    };
-    let stale = batches.finish_items(&lost.lease, &[outcome], end()).await;
+    assert!(!store.begin_item(&lost.lease, 0).await.unwrap());
+    let outcome = scanned(0, new_scan("lease", 2));
+    let stale = store.finish_items(&lost.lease, &[outcome], end()).await;
     assert_eq!(stale.unwrap(), None);
     assert_eq!(
         database
@@ -149,27 +132,22 @@ pub async fn lose_a_lease(store: &Store, database: &Database) {
     );
 
     // After a crash the worker runs the items one by one and marks each before it begins.
-    assert!(batches.begin_item(&kept.lease, 0).await.unwrap());
-    let counted = all_items(batches, batch.id).await;
+    assert!(store.begin_item(&kept.lease, 0).await.unwrap());
+    let counted = all_items(store, batch.id).await;
     assert_eq!((counted[0].attempts, counted[1].attempts), (1, 0));
-    let one = batches
+    let one = store
         .finish_items(&kept.lease, &[ok(0)], ChunkEnd::Keep)
         .await;
     assert_eq!(one.unwrap().unwrap().finished, 1);
-    let counts = batches
-        .batch("lease", batch.id)
-        .await
-        .unwrap()
-        .unwrap()
-        .counts;
+    let counts = stored(store, &batch).await.counts;
     assert_eq!((counts.ok, counts.running, counts.queued), (1, 1, 0));
     // An item that is finished keeps its first result.
-    let twice = batches
+    let twice = store
         .finish_items(&kept.lease, &[failed(0, true), ok(1)], end())
         .await;
     let twice = twice.unwrap().unwrap();
     assert_eq!((twice.finished, twice.is_batch_done), (1, true));
-    let attempts: Vec<_> = all_items(batches, batch.id)
+    let attempts: Vec<_> = all_items(store, batch.id)
         .await
         .iter()
         .map(|item| item.attempts)
@@ -195,12 +173,7 @@ pub async fn retry_later(batches: &Store) {
         .await;
     let finished = finished.unwrap().unwrap();
     assert_eq!((finished.finished, finished.is_batch_done), (1, false));
-    let counts = batches
-        .batch("retry later", batch.id)
-        .await
-        .unwrap()
-        .unwrap()
-        .counts;
+    let counts = stored(batches, &batch).await.counts;
     assert_eq!((counts.ok, counts.running, counts.queued), (1, 0, 1));
     assert!(claim(batches, noon()).await.is_none());
     let again = claim(batches, retry_at).await.unwrap();
@@ -220,11 +193,10 @@ pub async fn retry_later(batches: &Store) {
 
 /// A scan that was deleted after the worker found it is not a result.
 pub async fn find_a_cached_scan(store: &Store) {
-    let batches = store;
     let scan = new_scan("cached", 3);
     let saved = store.save_scan(scan.clone()).await.unwrap();
-    let batch = submit(batches, new_batch("cached", 2), 2).await;
-    let chunk = claim(batches, noon()).await.unwrap();
+    let batch = submit(store, new_batch("cached", 2), 2).await;
+    let chunk = claim(store, noon()).await.unwrap();
     let cached = |position, id| ItemOutcome::Ok {
         position,
         scan: Some(ScanOutcome::Cached(id)),
@@ -232,19 +204,19 @@ pub async fn find_a_cached_scan(store: &Store) {
         is_copy: false,
     };
     let outcomes = [cached(0, scan.id), cached(1, Uuid::now_v7())];
-    let finished = batches.finish_items(&chunk.lease, &outcomes, end()).await;
+    let finished = store.finish_items(&chunk.lease, &outcomes, end()).await;
     assert_eq!(finished.unwrap().unwrap().finished, 1);
-    let listed = all_items(batches, batch.id).await;
+    let listed = all_items(store, batch.id).await;
     assert!(listed[0].cached && listed[0].result.scan_id == Some(scan.id));
     assert_eq!(listed[1].state, ItemState::Queued);
     // The result of a finished item is erased with its image.
     let image = ErasureTarget::Image(saved.image_id());
     erase(store, "cached", image).await.unwrap();
-    let listed = all_items(batches, batch.id).await;
+    let listed = all_items(store, batch.id).await;
     assert_eq!(
         (listed[0].state, listed[0].result.scan_id),
         (ItemState::Ok, None)
     );
-    let chunk = claim(batches, noon()).await.unwrap();
-    assert!(finish(batches, &chunk).await);
+    let chunk = claim(store, noon()).await.unwrap();
+    assert!(finish(store, &chunk).await);
 }

@@ -3,7 +3,7 @@
 use facescan_store::{BatchCounts, BatchFilter, BatchState, ItemOutcome, NewBatch, Store};
 use uuid::Uuid;
 
-use super::{LEASE, claim, end, failed, finish, new_batch, ok, submit};
+use super::{LEASE, claim, end, failed, finish, new_batch, ok, stored, submit};
 use crate::store::fixtures::{noon, page};
 
 pub async fn cancel_between_chunks(batches: &Store) {
@@ -37,11 +37,7 @@ pub async fn cancel_between_chunks(batches: &Store) {
         1,
         "the worker finishes its chunk"
     );
-    let stored = batches
-        .batch(&batch.tenant, batch.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let stored = stored(batches, &batch).await;
     let counts = BatchCounts {
         ok: 3,
         cancelled: 3,
@@ -78,11 +74,7 @@ pub async fn retry_failed_items(batches: &Store) {
             .unwrap(),
         Some(3)
     );
-    let queued = batches
-        .batch(&batch.tenant, batch.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let queued = stored(batches, &batch).await;
     assert_eq!(queued.state, BatchState::Running);
     let counts = BatchCounts {
         ok: 3,
@@ -101,11 +93,7 @@ pub async fn retry_failed_items(batches: &Store) {
         finish(batches, &chunk).await;
     }
     assert_eq!(again, [(0, 0), (2, 0), (3, 0)]);
-    let done = batches
-        .batch(&batch.tenant, batch.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let done = stored(batches, &batch).await;
     assert_eq!((done.state, done.counts.ok), (BatchState::Done, 6));
 }
 

@@ -1,12 +1,10 @@
 //! Pages of items and of batches.
 
-use facescan_store::{
-    BatchFilter, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan, ScanOutcome, Store,
-};
+use facescan_store::{BatchFilter, ItemFilter, ItemOutcome, ItemPage, ItemState, NewScan, Store};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{claim, end, new_batch, noon, ok, submit};
+use super::{claim, end, new_batch, noon, ok, scanned, submit};
 use crate::store::fixtures::{face_at, new_scan, page};
 
 /// A page of items ends by its number or by the bytes of results, and the next one continues after it.
@@ -18,12 +16,7 @@ pub async fn end_a_page_of_items_by_bytes(batches: &Store) {
         faces: (0..10).map(|place| face_at(200.0 * place as f32)).collect(),
         ..new_scan("item pages", 1)
     };
-    let with_faces = ItemOutcome::Ok {
-        position: 0,
-        scan: Some(ScanOutcome::New(Box::new(scan))),
-        result: None,
-        is_copy: false,
-    };
+    let with_faces = scanned(0, scan);
     let with_text = ItemOutcome::Ok {
         position: 1,
         scan: None,

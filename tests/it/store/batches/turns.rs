@@ -2,7 +2,7 @@
 
 use facescan_store::{BatchState, NewBatch, Store};
 
-use super::{claim, claim_at, finish, new_batch, submit};
+use super::{claim, claim_at, finish, new_batch, stored, submit};
 use crate::store::fixtures::noon;
 
 /// Tenants take turns, however much each has queued, and a tenant that comes later does not wait for the others.
@@ -71,7 +71,7 @@ pub async fn claim_concurrently(batches: &Store) {
     }
     positions.sort_unstable();
     assert_eq!(positions, (0..CHUNKS as u64).collect::<Vec<_>>());
-    let done = batches.batch("together", batch.id).await.unwrap().unwrap();
+    let done = stored(batches, &batch).await;
     assert_eq!(
         (done.state, done.counts.ok),
         (BatchState::Done, CHUNKS as u64)

@@ -1,11 +1,11 @@
 //! Subjects whose time is over, and enrollments that outlive the scans they came from.
 
-use facescan_store::{CollectionSize, Consent, ExpiryTimes, NewEnrollment, Store};
+use facescan_store::{CollectionSize, Consent, ExpiryTimes, Store};
 use time::{Duration, OffsetDateTime};
 
 use super::{
     super::fixtures::{face_at, new_scan, noon, page},
-    added, collection, created, enroll, face, key, subject,
+    added, collection, created, enroll, key, stored_face, subject,
 };
 
 pub async fn time_ends_subjects(store: &Store) {
@@ -47,15 +47,14 @@ pub async fn time_ends_subjects(store: &Store) {
     assert_eq!(left(10).await, [people[0].id, people[3].id]);
     assert_eq!(left(29).await.len(), 2);
     assert_eq!(left(30).await.len(), 0);
-    let erasures = store;
     // A deletion commits a little later than its time.
     let has_unpurged = async |days| {
         let before = noon() + Duration::days(days) + Duration::minutes(1);
-        erasures.has_unpurged_erasures(before).await.unwrap()
+        store.has_unpurged_erasures(before).await.unwrap()
     };
     let purge = async |days| {
         let now = noon() + Duration::days(days) + Duration::minutes(1);
-        assert!(erasures.purge_erased(now).await.unwrap());
+        assert!(store.purge_erased(now).await.unwrap());
     };
     assert!(has_unpurged(30).await);
     purge(29).await;
@@ -72,12 +71,7 @@ pub async fn deleting_old_scans_keeps_enrollments(store: &Store) {
     let mut scan = new_scan("keep", 1);
     scan.faces = vec![face_at(10.0)];
     store.save_scan(scan.clone()).await.unwrap();
-    let enrolled = NewEnrollment {
-        face_id: Some(scan.faces[0].id),
-        image_id: None,
-        is_acceptable: true,
-        ..face([1.0, 0.0])
-    };
+    let enrolled = stored_face(scan.faces[0].id);
     enroll(store, &gallery, &person, &[enrolled]).await;
     let later = OffsetDateTime::now_utc() + Duration::days(1);
     let times = ExpiryTimes {
