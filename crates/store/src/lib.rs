@@ -16,7 +16,7 @@
 //!
 //! The SQL text is the same for both databases. They differ only in `postgres.rs`, in `sqlite.rs`, in the value types of
 //! `values.rs` and in the migrations. `connection.rs` runs statements on either of them, `parameters.rs` gives their parameters by
-//! name, and `call.rs` runs the statements of one call.
+//! name, `record.rs` reads their rows, and `call.rs` runs the statements of one call.
 
 mod audit;
 mod batches;
