@@ -73,14 +73,12 @@ pub struct ClusteringAnswer {
     far: Option<f64>,
     /// When it was requested.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it ended.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<OffsetDateTime>,
     /// The faces of the library.
     faces: u64,

@@ -160,7 +160,6 @@ pub struct CollectionAnswer {
     far: f64,
     /// When it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The number of subjects. Lists do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -147,7 +147,6 @@ pub struct EnrollmentAnswer {
     face_id: Option<Uuid>,
     /// When it was enrolled.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 

@@ -101,7 +101,6 @@ pub struct ImageSummaryAnswer {
     perceptual_hash: Option<String>,
     /// The time when the bytes were stored first.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
@@ -135,7 +134,6 @@ pub struct SourceAnswer {
     source_url: Option<String>,
     /// The time when the image was last sent with this source.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     seen_at: OffsetDateTime,
 }
 
@@ -163,7 +161,6 @@ pub struct StoredScanAnswer {
     devices: Option<Value>,
     /// The time of the scan.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The faces, largest first.
     faces: Vec<StoredFaceAnswer>,

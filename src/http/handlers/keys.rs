@@ -57,7 +57,6 @@ pub struct KeyBody {
     scopes: Vec<Scope>,
     /// When the key stops being valid. Without it, the key never expires.
     #[serde(default, with = "facescan_clock::rfc3339::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<OffsetDateTime>,
 }
 
@@ -77,28 +76,27 @@ pub struct KeyAnswer {
     scopes: Vec<String>,
     /// The time when it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it stops being valid. Absent if it never does.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was revoked.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     revoked_at: Option<OffsetDateTime>,
     /// When it was last used. A use within a minute of the last one, or within `access.key_cache_s`, is not recorded.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     last_used_at: Option<OffsetDateTime>,
 }
 

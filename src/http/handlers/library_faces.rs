@@ -136,7 +136,6 @@ pub struct LibraryFaceAnswer {
     acceptable: bool,
     /// When it was enrolled.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 

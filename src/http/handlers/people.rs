@@ -59,7 +59,6 @@ pub struct PersonAnswer {
     faces: u64,
     /// When the person was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 

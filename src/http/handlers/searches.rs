@@ -107,7 +107,6 @@ pub struct RecordedSearch {
     number: u64,
     /// When it was made.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     at: OffsetDateTime,
     /// The id of the request.
     request_id: String,

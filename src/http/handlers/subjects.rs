@@ -87,11 +87,9 @@ pub struct ConsentBody {
     reference: String,
     /// When it was given.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     given_at: OffsetDateTime,
     /// When it ends.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     expires_at: OffsetDateTime,
 }
 
@@ -115,15 +113,13 @@ pub struct SubjectAnswer {
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The last interaction, from which the retention counts: the creation, a change, or an enrollment of a face.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: OffsetDateTime,
 }
 

@@ -63,7 +63,6 @@ pub struct WebhookAnswer {
     secret: Option<String>,
     /// The time when it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// `disabled` if the address failed for a day or answered 410. Nothing is sent to it until it is enabled.
     state: WebhookState,
@@ -78,21 +77,21 @@ pub struct WebhookAnswer {
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     failing_since: Option<OffsetDateTime>,
     /// The time when a message was delivered last.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     last_success_at: Option<OffsetDateTime>,
     /// The time when it was switched off.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     disabled_at: Option<OffsetDateTime>,
 }
 
@@ -132,14 +131,13 @@ pub struct FailingHostAnswer {
     last_error: String,
     /// The time of the first of them.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     failing_since: OffsetDateTime,
     /// The time from which messages are sent again.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     disabled_until: Option<OffsetDateTime>,
 }
 
