@@ -9,7 +9,8 @@ use crate::support::app::image_file;
 
 #[tokio::test]
 async fn mistakes_with_the_format_of_a_body() {
-    let mut told = Mistakes::with(&[]).await;
+    let settings = [("FACESCAN__SERVER__MAX_BODY_BYTES", "2000000")];
+    let mut told = Mistakes::with(&settings).await;
     let photo = image_file("obama.jpg");
     let encoded = base64("obama.jpg");
     let no_type = Request::post("/detect").body(Body::from("{}")).unwrap();
@@ -93,6 +94,8 @@ async fn mistakes_with_the_format_of_a_body() {
         told.json(what, "/verify", &body).await;
     }
     told.raw("a comparison of one body", "/verify", &photo)
+        .await;
+    told.raw("a body above the limit", "/detect", &[0; 2_000_001])
         .await;
     assert_json_snapshot!(told.told);
 }
