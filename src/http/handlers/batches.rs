@@ -1,10 +1,10 @@
 //! `/batches`: create, read, list, close, cancel, retry and delete.
 
-mod events;
+pub mod events;
 mod export;
-mod items;
+pub mod items;
 mod stream_key;
-mod submit;
+pub mod submit;
 
 use axum::{
     extract::{RawQuery, State},
@@ -17,7 +17,6 @@ use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchPage, BatchState, ErasureTarget, PageRequest};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
@@ -28,10 +27,7 @@ use crate::{
         error::ApiError,
         extract::{read_query, stored_request::StoredRequest},
         middleware::context::Context,
-        openapi::{
-            failures::{BatchFailures, ServiceFailures},
-            routes::routes,
-        },
+        openapi::failures::{BatchFailures, ServiceFailures},
         respond::{
             Accepted,
             negotiated::{Negotiated, NoContent},
@@ -39,18 +35,6 @@ use crate::{
         },
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(submit::create, list))
-        .routes(routes!(read, delete))
-        .routes(routes!(submit::add_items, items::list))
-        .routes(routes!(close))
-        .routes(routes!(cancel))
-        .routes(routes!(retry))
-        .routes(routes!(events::stream))
-}
 
 /// The batches to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]

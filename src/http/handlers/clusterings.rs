@@ -10,18 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::page::{Cursor, PageQuery};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject},
-    openapi::{
-        failures::{CollectionFailures, LibraryFailures},
-        routes::routes,
-    },
+    openapi::failures::{CollectionFailures, LibraryFailures},
     respond::{
         negotiated::{Negotiated, Queued},
         page::{Listed, Page},
@@ -30,14 +25,6 @@ use crate::http::{
 
 /// The fewest faces of a new person, unless the request says it.
 const DEFAULT_MIN_FACES: u32 = 2;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read))
-        .routes(routes!(cancel))
-}
 
 /// How the faces of a library are grouped.
 #[derive(Debug, Default, Deserialize, ToSchema)]

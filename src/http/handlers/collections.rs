@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -33,11 +32,8 @@ use crate::http::{
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject},
     middleware::context::Context,
-    openapi::{
-        failures::{
-            CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
-        },
-        routes::routes,
+    openapi::failures::{
+        CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
     },
     respond::{
         Accepted,
@@ -45,13 +41,6 @@ use crate::http::{
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read, change, erase))
-}
 
 /// A collection to be created.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -9,7 +9,6 @@ use facescan_pipeline::{
     operations::enhance::{request::EnhanceRequest, result::EnhanceResult},
     results::response::Response,
 };
-use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     run::{PlanRun, WriteOn, times},
@@ -19,7 +18,7 @@ use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{bodies::EnhanceBody, failures::ImageFailures, routes::routes},
+    openapi::{bodies::EnhanceBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
         negotiated::{FileOr, InFile},
@@ -30,11 +29,6 @@ const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
 
 impl InFile for Response<EnhanceResult> {
     const TYPES: &'static [&'static str] = &["image/*"];
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(enhance))
 }
 
 /// Enhances images of low quality for detection.

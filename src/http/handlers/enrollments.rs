@@ -25,7 +25,6 @@ use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -34,27 +33,18 @@ use super::{
     page::{Cursor, PageQuery},
 };
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, faces::FacesRequest},
     openapi::{
         Bytes,
         bodies::{EnrollBody, FacesForm},
         failures::{EnrollFailures, EraseFailures, StoredFailures},
-        routes::routes,
     },
     respond::{
         negotiated::{Deletion, Negotiated},
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(enroll, list))
-        .routes(routes!(erase))
-}
 
 request_options! {
     /// Options of an enrollment.

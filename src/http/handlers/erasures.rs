@@ -7,7 +7,6 @@ use facescan_pipeline::{context::RequestContext, core::options::source_text};
 use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::{
@@ -21,10 +20,7 @@ use crate::{
             stored_request::{StoredRequest, not_found},
         },
         middleware::context::Context,
-        openapi::{
-            failures::{ErasureFailures, StoredFailures},
-            routes::routes,
-        },
+        openapi::failures::{ErasureFailures, StoredFailures},
         respond::{
             Accepted,
             negotiated::{Deletion, DoneOrQueued, Negotiated, NoContent},
@@ -34,13 +30,6 @@ use crate::{
 
 /// How long a request waits for its erasure. The erasure goes on afterwards.
 const WAIT: Duration = Duration::from_secs(10);
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(read))
-}
 
 /// What to erase. Exactly one field is set.
 #[derive(Debug, Default, Deserialize, ToSchema)]

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
@@ -25,10 +24,7 @@ use crate::http::{
         stored_request::{StoredRequest, not_found},
     },
     middleware::context::Context,
-    openapi::{
-        failures::{EraseFailures, ServiceFailures, StoredFailures},
-        routes::routes,
-    },
+    openapi::failures::{EraseFailures, ServiceFailures, StoredFailures},
     respond::{
         Accepted,
         negotiated::{Negotiated, NoContent},
@@ -306,13 +302,6 @@ impl From<StoredFace> for StoredFaceAnswer {
             precision,
         }
     }
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(read, erase))
 }
 
 /// Lists stored images, newest first.

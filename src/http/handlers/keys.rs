@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     access::{
@@ -26,23 +25,13 @@ use crate::{
         error::ApiError,
         extract::json_object::JsonObject,
         middleware::context::Context,
-        openapi::{
-            failures::{KeyFailures, ServiceFailures, StoredFailures},
-            routes::routes,
-        },
+        openapi::failures::{KeyFailures, ServiceFailures, StoredFailures},
         respond::{
             Accepted,
             negotiated::{Created, Negotiated, NoContent},
         },
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(revoke))
-}
 
 /// A key to be created.
 #[derive(Debug, Deserialize, ToSchema)]

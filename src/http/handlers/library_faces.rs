@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -31,25 +30,18 @@ use super::{
     page::Cursor,
 };
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
     openapi::{
         Bytes,
         bodies::{FacesForm, LibraryBody},
         failures::{FacesFailures, LibraryFailures},
-        routes::routes,
     },
     respond::{
         negotiated::Negotiated,
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(enroll, list))
-}
 
 request_options! {
     /// Options of an enrollment in a library.

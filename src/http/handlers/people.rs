@@ -13,7 +13,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -21,13 +20,9 @@ use super::{
     page::{Cursor, PageQuery},
 };
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject},
-    openapi::{
-        failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
-        routes::routes,
-    },
+    openapi::failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
     respond::{
         negotiated::{Deletion, Negotiated, NoContent},
         page::{Listed, Page},
@@ -36,16 +31,6 @@ use crate::http::{
 
 /// The most people or faces of one decision.
 const MAX_MEMBERS: usize = 500;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(merge))
-        .routes(routes!(read, rename, erase))
-        .routes(routes!(split))
-        .routes(routes!(assign, unpin))
-}
 
 /// A person of a library.
 #[derive(Debug, Serialize, ToSchema)]

@@ -26,14 +26,13 @@ use facescan_pipeline::{
 };
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 
 use super::run::{PlanRun, times};
 use crate::http::{
     AppState,
     error::ApiError,
     extract::{ImageRequest, admitted::RequestReservations},
-    openapi::{bodies::PreprocessBody, failures::ImageFailures, routes::routes},
+    openapi::{bodies::PreprocessBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
         negotiated::{FileOr, InFile, Negotiated},
@@ -104,11 +103,6 @@ struct FailedImage {
 
 impl InFile for PreprocessResponse {
     const TYPES: &'static [&'static str] = &[NPY, "multipart/mixed"];
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(preprocess))
 }
 
 /// Makes a tensor of images: resized, normalized, in one batch.

@@ -15,7 +15,6 @@ use facescan_pipeline::{
     plan::Plan,
     results::response::Response,
 };
-use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     run::{PlanRun, WriteOn, times},
@@ -25,7 +24,7 @@ use crate::http::{
     AppState,
     error::ApiError,
     extract::ImageRequest,
-    openapi::{bodies::ProcessBody, failures::ProcessFailures, routes::routes},
+    openapi::{bodies::ProcessBody, failures::ProcessFailures},
     respond::{
         Accepted,
         negotiated::{FileOr, InFile},
@@ -34,11 +33,6 @@ use crate::http::{
 
 impl InFile for Response<ProcessResult> {
     const TYPES: &'static [&'static str] = &["image/*", "application/x-npy"];
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(process))
 }
 
 /// Applies a list of operations to images, such as crop, resize, blur, rotate and anonymize.

@@ -13,7 +13,7 @@ use facescan_pipeline::{
     },
 };
 use serde::Serialize;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::run::{PlanRun, WriteOn};
 use crate::http::{
@@ -23,22 +23,13 @@ use crate::http::{
     openapi::{
         bodies::ScanBody,
         failures::ImageFailures,
-        routes::{Own, Routes, routes},
+        routes::{Own, Routes},
     },
     respond::{Accepted, negotiated::Negotiated},
 };
 
-/// Returns the routes of this module: one for each scan of the table.
-pub fn routes() -> OpenApiRouter<AppState> {
-    let of_faces = ScanKind::ALL
-        .into_iter()
-        .filter(|kind| !kind.has_whole_images());
-    let router = OpenApiRouter::new().routes(routes!(embed));
-    of_faces.fold(router, |router, kind| router.routes(face_scan(kind)))
-}
-
 /// Returns the route of a scan that has only faces.
-fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
+pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
     let handler = move |State(state): State<AppState>,
                         headers: HeaderMap,
                         request: ImageRequest<ScanRequest>| async move {

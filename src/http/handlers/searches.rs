@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     named_faces::{NamedFace, NamedFaces},
@@ -34,17 +33,9 @@ use crate::http::{
         Bytes,
         bodies::{FacesForm, SearchBody, SearchesBody},
         failures::{CollectionFailures, FacesFailures},
-        routes::routes,
     },
     respond::{negotiated::Negotiated, on_own_thread},
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(search))
-        .routes(routes!(search_for_several, list))
-}
 
 /// The result of a search.
 #[derive(Debug, Serialize, ToSchema)]

@@ -17,30 +17,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_from_collection, page::Cursor};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
-    openapi::{
-        failures::{CollectionFailures, EraseFailures, StoredFailures},
-        routes::routes,
-    },
+    openapi::failures::{CollectionFailures, EraseFailures, StoredFailures},
     respond::{
         negotiated::{Created, Deletion, Negotiated},
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read, change, erase))
-}
 
 /// A subject to be created, or changes of one. In a change, fields that are absent stay as they are, and null removes them.
 #[derive(Debug, Default, Deserialize, ToSchema)]

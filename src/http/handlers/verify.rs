@@ -26,7 +26,6 @@ use facescan_recognition::{
 use facescan_store::StoredFace;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::run::PlanRun;
@@ -39,7 +38,6 @@ use crate::{
         openapi::{
             bodies::{VerifyBody, VerifyForm},
             failures::VerifyFailures,
-            routes::routes,
         },
         respond::{Accepted, negotiated::Negotiated},
     },
@@ -114,11 +112,6 @@ pub struct ComparedFace {
 struct Resolved {
     vector: FaceVector,
     face: ComparedFace,
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(verify))
 }
 
 /// Compares two faces.

@@ -5,7 +5,6 @@ use facescan_batches::webhooks::{WebhookUrl, shown_secret};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use facescan_store::{Webhook, WebhookHost};
@@ -15,10 +14,7 @@ use crate::http::{
     error::ApiError,
     extract::{json_object::JsonObject, stored_request::StoredRequest},
     middleware::context::Context,
-    openapi::{
-        failures::{ServiceFailures, StoredFailures, WebhookFailures},
-        routes::routes,
-    },
+    openapi::failures::{ServiceFailures, StoredFailures, WebhookFailures},
     respond::{
         Accepted,
         negotiated::{Created, Negotiated, NoContent},
@@ -27,15 +23,6 @@ use crate::http::{
 
 /// The most failing hosts in a list.
 const MAX_HOSTS: u32 = 100;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(delete))
-        .routes(routes!(enable))
-        .routes(routes!(rotate))
-}
 
 /// A webhook to be created.
 #[derive(Debug, Deserialize, ToSchema)]
