@@ -28,6 +28,7 @@ pub mod respond;
 pub mod route_scopes;
 mod routes;
 pub mod server;
+mod wrapped_body;
 
 /// The state that every handler receives.
 pub type AppState = Arc<App>;
