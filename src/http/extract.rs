@@ -21,8 +21,9 @@ mod texts;
 mod vector;
 
 pub use self::{
-    images::ImageRequest,
+    images::{ImageRequest, Images},
     options::{page_size, read_query},
+    request::AdmittedRequest,
 };
 
 use axum::http::{HeaderMap, header::CONTENT_TYPE};

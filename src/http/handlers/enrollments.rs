@@ -240,7 +240,7 @@ pub async fn enroll(
     state.collections.check_target(target).await?;
     let FacesRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,

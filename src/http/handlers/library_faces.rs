@@ -191,7 +191,7 @@ pub async fn enroll(
     let state = &request.state;
     let FacesRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,

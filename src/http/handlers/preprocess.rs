@@ -31,7 +31,7 @@ use super::run::{PlanRun, times};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{ImageRequest, admitted::RequestReservations},
+    extract::{ImageRequest, Images, admitted::RequestReservations},
     openapi::{bodies::PreprocessBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
@@ -123,10 +123,9 @@ pub async fn preprocess(
 ) -> Result<FileOr<PreprocessResponse>, ApiError> {
     let ImageRequest {
         context,
-        images,
+        content: Images { images, .. },
         options,
         reservations,
-        ..
     } = request;
     let run = PlanRun {
         state: &state,

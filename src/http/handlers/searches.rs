@@ -142,7 +142,7 @@ pub async fn search(
 ) -> Result<Negotiated<SearchResponse>, ApiError> {
     let collection = request.collection().await?;
     let body = body?;
-    if body.faces.len() > 1 {
+    if body.content.len() > 1 {
         return Err(ApiError::invalid_field(
             "faces",
             "must be one face; send several to /collections/{id}/searches",
@@ -246,7 +246,7 @@ impl FacesToSearch {
             action: "search_image",
         };
         let vector_space = &state.pipeline.models.embedder.vector_space;
-        let faces = named.read(body.faces).await?.into_iter();
+        let faces = named.read(body.content).await?.into_iter();
         Ok(Self {
             vectors: faces
                 .map(|face| vector_of(vector_space, &scan, face))

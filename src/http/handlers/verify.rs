@@ -132,7 +132,7 @@ pub async fn verify(
 ) -> Result<Negotiated<VerifyResponse>, ApiError> {
     let PairRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the response is written.
         reservations: _reservations,
