@@ -1,6 +1,7 @@
 //! Reads the four body formats into images, faces or items, and options.
 
 pub mod admitted;
+pub mod api_request;
 pub mod arriving;
 pub mod batch_body;
 mod body;
@@ -22,7 +23,7 @@ mod vector;
 
 pub use self::{
     images::{ImageRequest, Images},
-    options::{page_size, read_query},
+    options::page_size,
     request::AdmittedRequest,
 };
 

@@ -102,7 +102,7 @@ impl SentOptions {
 ///
 /// # Errors
 /// An error with every invalid option.
-pub fn read_query<O>(query: &str) -> Result<O, ApiError>
+pub(super) fn read_query<O>(query: &str) -> Result<O, ApiError>
 where
     O: DeserializeOwned + IntoParams + 'static,
 {

@@ -1,6 +1,5 @@
 //! `/collections/{id}/clusterings` and what is below it.
 
-use axum::extract::RawQuery;
 use facescan_audit::AuditEvent;
 use facescan_recognition::{
     collections::key, error::RecognitionError, libraries::clustering::check,
@@ -176,7 +175,7 @@ pub async fn create(
     };
     let details = json!({"clustering": new.id, "full": new.is_full, "far": new.far});
     let event = AuditEvent::change("create_clustering", library.id).with(details);
-    let event = state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let store = &state.libraries.store;
     match store.create_clustering(key(&library), &new, event).await? {
         Written::Done => {}
@@ -190,7 +189,7 @@ pub async fn create(
         finished_at: None,
         error: None,
     });
-    Negotiated::small(request.accepted, &answer).map(Queued)
+    request.small(&answer).map(Queued)
 }
 
 /// Lists the clusterings of a library.
@@ -202,15 +201,14 @@ pub async fn create(
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<ClusteringAnswer>>, ApiError> {
     let library = request.library().await?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     let store = &request.state.libraries.store;
     let wanted = cursor.wanted();
     let listed = store.list_clusterings(key(&library), wanted).await?;
     let page = cursor.page(listed, |row| row.request.id, ClusteringAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Reads a clustering.
@@ -229,7 +227,7 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAns
     let store = &request.state.libraries.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
-    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
+    request.small(&ClusteringAnswer::from(clustering))
 }
 
 /// Cancels a clustering.
@@ -250,12 +248,12 @@ pub async fn cancel(request: CollectionRequest) -> Result<Negotiated<ClusteringA
     let id = request.member()?;
     let state = &request.state;
     let event = AuditEvent::change("cancel_clustering", library.id).with(json!({"clustering": id}));
-    let event = state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let now = state.collections.clock.now();
     let store = &state.libraries.store;
     let clustering = store
         .cancel_clustering(key(&library), id, now, event)
         .await?
         .ok_or(RecognitionError::NoClustering(id))?;
-    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
+    request.small(&ClusteringAnswer::from(clustering))
 }

@@ -1,6 +1,5 @@
 //! `/collections/{id}/subjects/{subject}/enrollments` and `/collections/{id}/enrollments/{enrollment}`.
 
-use axum::extract::RawQuery;
 use facescan_config::{DetectionRequest, scope::Scope};
 use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::{Preset, Reason};
@@ -279,7 +278,7 @@ pub async fn enroll(
         request_id: context.id.to_string(),
         results: outcomes.into_iter().map(EnrolledFace::new).collect(),
     };
-    Negotiated::small(request.accepted, &answer)
+    request.small(&answer)
 }
 
 impl EnrollRequest {
@@ -347,14 +346,13 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<EnrollmentAnswer>>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     let details = json!({"collection": collection.id, "after": cursor.after()});
     request
         .record_read("list_enrollments", subject, details)
@@ -364,7 +362,7 @@ pub async fn list(
         .list_enrollments(key(&collection), subject, cursor.wanted())
         .await?;
     let page = cursor.page(listed, |face| face.id, EnrollmentAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Erases an enrolled face.

@@ -25,7 +25,7 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>
     let store = &request.state.store;
     let face = store.face(request.tenant(), request.id).await?;
     let face = face.ok_or_else(|| not_found("face", request.id))?;
-    Negotiated::large(&request.context, request.accepted(), face.into()).await
+    request.large(face.into()).await
 }
 
 /// Erases a face and its vector.

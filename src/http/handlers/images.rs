@@ -1,9 +1,5 @@
 //! `GET /images`, and `GET` and `DELETE /images/{id}`.
 
-use axum::{
-    extract::{RawQuery, State},
-    http::HeaderMap,
-};
 use facescan_audit::AuditEvent;
 use facescan_pipeline::{
     admission::priority_semaphore::DecodePermit,
@@ -17,24 +13,21 @@ use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{
-        page_size, read_query,
+        api_request::ApiRequest,
+        page_size,
         stored_request::{StoredRequest, not_found},
     },
-    middleware::context::Context,
     openapi::failures::{EraseFailures, ServiceFailures, StoredFailures},
     respond::{
-        Accepted,
         negotiated::{Negotiated, NoContent},
         page::{Listed, Page},
     },
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{
-    ErasureTarget, ImageFilter, ImageSummary, PageRequest, ScanPage, StoredFace, StoredImage,
-    StoredScan,
+    ErasureTarget, ImageFilter, ImageSummary, ScanPage, StoredFace, StoredImage, StoredScan,
 };
 
 /// The maximum number of scans that an image is returned with.
@@ -310,15 +303,9 @@ impl From<StoredFace> for StoredFaceAnswer {
     security(("key" = ["read"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
-    let query: ListQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
+    let query: ListQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
-    let PageRequest { after, limit } = cursor.wanted();
     let filter = ImageFilter {
         source: source_text(query.source)?,
     };
@@ -326,14 +313,12 @@ pub async fn list(
         target: None,
         ..AuditEvent::read("list_images", "")
     };
-    state.audit.record(&context, event).await?;
-    let tenant = &context.principal.tenant;
-    let listed = state
-        .store
-        .list_images(tenant, &filter, PageRequest { after, limit })
-        .await?;
+    request.record(event).await?;
+    let store = &request.state.store;
+    let listed = store.list_images(request.tenant(), &filter, cursor.wanted());
+    let listed = listed.await?;
     let page = cursor.page(listed, |image| image.id, ImageSummaryAnswer::from);
-    Negotiated::large(&context, Accepted::structured(&headers), page).await
+    request.large(page).await
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.
@@ -345,11 +330,8 @@ pub async fn list(
     params(("id" = Uuid, Path, description = "The id of the image"), ScansQuery),
     responses(StoredFailures)
 )]
-pub async fn read(
-    RawQuery(query): RawQuery,
-    request: StoredRequest,
-) -> Result<Negotiated<ImageAnswer>, ApiError> {
-    let query: ScansQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn read(request: StoredRequest) -> Result<Negotiated<ImageAnswer>, ApiError> {
+    let query: ScansQuery = request.query()?;
     let page = ScanPage {
         after: query.after,
         limit: page_size(query.limit, MAX_SCANS, MAX_SCANS)?,
@@ -363,7 +345,7 @@ pub async fn read(
     let image = store.image(request.tenant(), request.id, page).await?;
     let image = image.ok_or_else(|| not_found("image", request.id))?;
     let answer = ImageAnswer::new(image, turn);
-    Negotiated::large(&request.context, request.accepted(), answer).await
+    request.large(answer).await
 }
 
 /// Erases an image with all its results.

@@ -1,6 +1,5 @@
 //! `/collections/{id}/enrollments`: the faces of a library.
 
-use axum::extract::RawQuery;
 use facescan_config::DetectionRequest;
 use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::Preset;
@@ -31,7 +30,7 @@ use super::{
 };
 use crate::http::{
     error::ApiError,
-    extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
+    extract::{collection_request::CollectionRequest, faces::FacesRequest},
     openapi::{
         Bytes,
         bodies::{FacesForm, LibraryBody},
@@ -226,7 +225,7 @@ pub async fn enroll(
             .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
             .collect(),
     };
-    Negotiated::small(request.accepted, &answer)
+    request.small(&answer)
 }
 
 impl LibraryRequest {
@@ -326,10 +325,9 @@ fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFac
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<LibraryFaceAnswer>>, ApiError> {
     let library = request.library().await?;
-    let query: LibraryFaceQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: LibraryFaceQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = match (query.person, query.unassigned) {
         (Some(person), _) => FaceFilter::Of(person),
@@ -346,5 +344,5 @@ pub async fn list(
         .library_faces(key(&library), filter, cursor.wanted())
         .await?;
     let page = cursor.page(listed, |face| face.enrollment.id, LibraryFaceAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }

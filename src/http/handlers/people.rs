@@ -1,6 +1,5 @@
 //! `/collections/{id}/people` and below, and `/collections/{id}/enrollments/{enrollment}/person`.
 
-use axum::extract::RawQuery;
 use facescan_recognition::{
     collections::{
         key,
@@ -117,19 +116,16 @@ impl From<Person> for PersonAnswer {
     params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
     responses(LibraryFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
     let library = request.library().await?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     request
         .record_read("list_people", library.id, json!({"after": cursor.after()}))
         .await?;
     let store = &request.state.libraries.store;
     let listed = store.people(key(&library), cursor.wanted()).await?;
     let page = cursor.page(listed, |person| person.id, PersonAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Reads a person.
@@ -159,7 +155,7 @@ async fn answer(
     let store = &request.state.libraries.store;
     let person = store.person(key(library), id).await?;
     let person = person.ok_or(RecognitionError::NoPerson(id))?;
-    Negotiated::small(request.accepted, &PersonAnswer::from(person))
+    request.small(&PersonAnswer::from(person))
 }
 
 /// Names a person.

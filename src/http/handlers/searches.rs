@@ -2,7 +2,6 @@
 
 use std::{slice, vec};
 
-use axum::extract::RawQuery;
 use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
 use facescan_recognition::{
     collections::{
@@ -27,7 +26,7 @@ use crate::http::{
     error::ApiError,
     extract::{
         admitted::RequestReservations, collection_request::CollectionRequest, faces::FacesRequest,
-        page_size, read_query,
+        page_size,
     },
     openapi::{
         Bytes,
@@ -160,7 +159,7 @@ pub async fn search(
         request_id: faces.context.id.to_string(),
         found: result.ok_or(RecognitionError::NoFaceToSearch)?.into(),
     };
-    Negotiated::small(request.accepted, &response)
+    request.small(&response)
 }
 
 /// Searches for several faces in a collection, each by itself.
@@ -196,7 +195,7 @@ pub async fn search_for_several(
             .map(|(index, vector)| FaceSearch::new(index, vector, &mut results))
             .collect(),
     };
-    Negotiated::small(request.accepted, &response)
+    request.small(&response)
 }
 
 impl FaceSearch {
@@ -277,12 +276,9 @@ fn vector_of(
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchesQuery),
     responses(CollectionFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<SearchPage>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<SearchPage>, ApiError> {
     let collection = request.collection().await?;
-    let query: SearchesQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: SearchesQuery = request.query()?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let (tenant, audit) = (&collection.tenant, &request.state.store);
     // One more shows whether there is another page.
@@ -304,7 +300,7 @@ pub async fn list(
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
         results: listed.into_iter().map(RecordedSearch::from).collect(),
     });
-    Negotiated::large(&request.context, request.accepted, page.await?).await
+    request.large(page.await?).await
 }
 
 impl From<AuditEntry> for RecordedSearch {

@@ -1,6 +1,5 @@
 //! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
 
-use axum::extract::RawQuery;
 use facescan_audit::AuditEvent;
 use facescan_recognition::{
     collections::{
@@ -22,7 +21,7 @@ use uuid::Uuid;
 use super::{erasures::erase_from_collection, page::Cursor};
 use crate::http::{
     error::ApiError,
-    extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
+    extract::{collection_request::CollectionRequest, json_object::JsonObject},
     openapi::failures::{CollectionFailures, EraseFailures, StoredFailures},
     respond::{
         negotiated::{Created, Deletion, Negotiated},
@@ -199,7 +198,7 @@ pub async fn create(
     };
     check_details(&subject.details)?;
     let event = AuditEvent::change("create_subject", subject.id);
-    let event = request.state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let store = &request.state.collections.store;
     match store
         .create_subject(&collection.tenant, &subject, event)
@@ -209,7 +208,7 @@ pub async fn create(
         Written::Taken => return Err(RecognitionError::ExternalIdTaken.into()),
         Written::NotFound => return Err(RecognitionError::NoCollection(collection.id).into()),
     }
-    Negotiated::small(request.accepted, &SubjectAnswer::from(subject)).map(Created)
+    request.small(&SubjectAnswer::from(subject)).map(Created)
 }
 
 /// Lists the subjects of a collection.
@@ -219,12 +218,9 @@ pub async fn create(
     params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
     responses(StoredFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
     let collection = request.collection().await?;
-    let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: SubjectQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let is_filtered = query.external_id.is_some();
     let details = json!({"after": query.after, "by_external_id": is_filtered});
@@ -238,7 +234,7 @@ pub async fn list(
         .await?;
     let page = cursor.page(listed, |subject| subject.id, SubjectAnswer::from);
     // A page can have megabytes of metadata.
-    Negotiated::large(&request.context, request.accepted, page).await
+    request.large(page).await
 }
 
 /// Reads a subject.
@@ -257,7 +253,7 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<SubjectAnswer
         .record_read("read_subject", request.member()?, details)
         .await?;
     let subject = subject_of(&request).await?;
-    Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
+    request.small(&SubjectAnswer::from(subject))
 }
 
 async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
@@ -293,7 +289,7 @@ pub async fn change(
     check_details(&change.applied_to(SubjectDetails::default()))?;
     let collections = &request.state.collections;
     let event = AuditEvent::change("change_subject", id);
-    let event = request.state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let subject = (key(&collection), id);
     let now = collections.clock.now();
     match collections
@@ -301,9 +297,7 @@ pub async fn change(
         .change_subject(subject, &change, now, event)
         .await?
     {
-        Changed::Done(subject) => {
-            Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
-        }
+        Changed::Done(subject) => request.small(&SubjectAnswer::from(subject)),
         Changed::Taken => Err(RecognitionError::ExternalIdTaken.into()),
         Changed::NotFound => Err(RecognitionError::NoSubject(id).into()),
     }

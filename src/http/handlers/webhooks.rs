@@ -1,6 +1,5 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_batches::webhooks::{WebhookUrl, shown_secret};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -10,15 +9,10 @@ use uuid::Uuid;
 use facescan_store::{Webhook, WebhookHost};
 
 use crate::http::{
-    AppState,
     error::ApiError,
-    extract::{json_object::JsonObject, stored_request::StoredRequest},
-    middleware::context::Context,
+    extract::{api_request::ApiRequest, json_object::JsonObject, stored_request::StoredRequest},
     openapi::failures::{ServiceFailures, StoredFailures, WebhookFailures},
-    respond::{
-        Accepted,
-        negotiated::{Created, Negotiated, NoContent},
-    },
+    respond::negotiated::{Created, Negotiated, NoContent},
 };
 
 /// The most failing hosts in a list.
@@ -189,16 +183,15 @@ impl WebhookAnswer {
     responses(WebhookFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
+    request: ApiRequest,
     body: Result<JsonObject<WebhookBody>, ApiError>,
 ) -> Result<Created<WebhookAnswer>, ApiError> {
     let JsonObject(body) = body?;
     let content = (body.url.as_str(), body.secret.as_deref());
-    let webhook = state.batches.create_webhook(&context, content).await?;
+    let batches = &request.state.batches;
+    let webhook = batches.create_webhook(&request.context, content).await?;
     let answer = WebhookAnswer::with_secret(webhook);
-    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
+    request.small(&answer).map(Created)
 }
 
 /// Lists the webhooks that are told about every batch, and the hosts that fail for those of one batch.
@@ -207,16 +200,12 @@ pub async fn create(
     security(("key" = ["batch"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
-    let webhooks = &state.batches.store;
-    let tenant = &context.principal.tenant;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
+    let batches = &request.state.batches;
+    let (webhooks, tenant) = (&batches.store, request.tenant());
     let listed = webhooks.list_webhooks(tenant).await?;
     let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;
-    let now = state.batches.clock().now();
+    let now = batches.clock().now();
     let answer = WebhooksAnswer {
         results: listed.into_iter().map(WebhookAnswer::from).collect(),
         failing_hosts: failing
@@ -224,7 +213,7 @@ pub async fn list(
             .map(|host| FailingHostAnswer::new(host, now))
             .collect(),
     };
-    Negotiated::small(Accepted::structured(&headers), &answer)
+    request.small(&answer)
 }
 
 /// Deletes a webhook with its messages.
@@ -252,7 +241,7 @@ pub async fn delete(request: StoredRequest) -> Result<NoContent, ApiError> {
 pub async fn enable(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches.enable_webhook(&request.context, request.id).await?;
-    Negotiated::small(request.accepted(), &WebhookAnswer::from(webhook))
+    request.small(&WebhookAnswer::from(webhook))
 }
 
 /// Replaces the secret of a webhook.
@@ -269,5 +258,5 @@ pub async fn rotate(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>,
     let webhook = batches
         .rotate_webhook_secret(&request.context, request.id)
         .await?;
-    Negotiated::small(request.accepted(), &WebhookAnswer::with_secret(webhook))
+    request.small(&WebhookAnswer::with_secret(webhook))
 }
