@@ -16,6 +16,7 @@ use facescan_clustering::{
     metrics::{bcubed, pairwise},
 };
 use facescan_config::{Config, Provenance};
+use facescan_fields::groups::checked;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_pipeline::core::scan::Scan;
 use facescan_recognition::{
@@ -146,8 +147,8 @@ impl FoundFaces {
         request.detection.min_score = args.min_score;
         // The quality that a search asks for suffices to found a person.
         request.preset = Some(Preset::Search);
-        let plan: &VerifyPlan =
-            &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
+        let plan: &VerifyPlan = &checked(request)?
+            .resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
         let context = &app.run_context();
         let paths = std::slice::from_ref(&args.folder.dir);
         let progress = progress_bar(paths);

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, Dtype, Provenance};
+use facescan_fields::groups::checked;
 use facescan_pipeline::{
     operations::preprocess::{PreprocessPlan, PreprocessRequest},
     results::ErrorEntry,
@@ -143,7 +144,7 @@ pub fn run(
     config.preprocess.strict |= args.strict;
     let kind = Kind::of(&args.out)?;
     files::check(&args.paths)?;
-    let request = PreprocessRequest {
+    let request = checked(PreprocessRequest {
         height: args.height,
         width: args.width,
         profile: args.profile,
@@ -151,7 +152,7 @@ pub fn run(
         data_format: args.data_format,
         dtype: args.dtype,
         ..PreprocessRequest::default()
-    };
+    })?;
     anyhow::ensure!(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
         "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"

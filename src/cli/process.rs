@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use facescan_config::{Config, DetectionRequest, Provenance};
+use facescan_fields::groups::checked;
 use facescan_pipeline::{
     context::RequestContext,
     operations::process::{
@@ -144,7 +145,7 @@ fn process(
     start_quiet_logs(&config, provenance)?;
     store_nothing(&mut config);
     files::check(&files.paths)?;
-    let mut request = ProcessRequest {
+    let request = ProcessRequest {
         operations,
         format: files.format,
         detection: files.detection.clone(),
@@ -153,7 +154,7 @@ fn process(
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let plan = request.resolve(&app.config, thresholds, 0)?;
+        let plan = checked(request)?.resolve(&app.config, thresholds, 0)?;
         let failed = process_all(&app, files, &plan).await?;
         app.store.close().await;
         Ok(if failed == 0 {

@@ -10,6 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat, Provenance};
+use facescan_fields::{FieldErrors, groups::checked};
 use facescan_pipeline::{
     context::RequestContext,
     core::{
@@ -113,8 +114,8 @@ impl ScanArgs {
     }
 
     /// Creates the scan request. Options that the command line leaves out have their defaults.
-    pub(super) fn request(&self) -> ScanRequest {
-        ScanRequest {
+    pub(super) fn request(&self) -> Result<ScanRequest, FieldErrors> {
+        checked(ScanRequest {
             detection: self.detection.clone(),
             decode: self.decode,
             quality: self.quality.then_some(true),
@@ -126,7 +127,7 @@ impl ScanArgs {
                 ..RunRequest::default()
             },
             ..ScanRequest::default()
-        }
+        })
     }
 }
 
@@ -148,7 +149,7 @@ pub fn run(
     tokio_runtime()?.block_on(async {
         let app = start_app(config.without_encoder()).await?;
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let options = args.request().resolve(kind, &app.config, thresholds)?;
+        let options = args.request()?.resolve(kind, &app.config, thresholds)?;
         if options.storage.store {
             app.prepare_store().await.context("creating the tables")?;
         }
