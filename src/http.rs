@@ -43,7 +43,7 @@ pub fn router(app: AppState) -> Router {
     };
     let (routes, document) = api.split_for_parts();
     let document = openapi::complete(document);
-    let scopes = RouteScopes::of(&document);
+    let scopes = RouteScopes::from_document(&document);
     let addresses = Addresses::from_document(&document);
     let routes = routes
         .merge(handlers::docs::routes(document))
