@@ -151,55 +151,42 @@ impl From<Enrollment> for EnrollmentAnswer {
 
 impl EnrolledFace {
     fn new(outcome: EnrollOutcome) -> Self {
-        let rejection = match outcome {
-            EnrollOutcome::Enrolled(id) => {
-                return Self {
-                    enrollment_id: Some(id),
-                    ..Self::rejected(EnrollmentStatus::Enrolled, None)
-                };
-            }
-            EnrollOutcome::Rejected(rejection) => rejection,
-        };
-        let rejected = Self::rejected(EnrollmentStatus::Rejected, Some(rejection.name()));
-        match rejection {
-            Rejection::SeveralFaces { faces } => Self {
-                faces: Some(faces),
-                ..rejected
-            },
-            Rejection::LowQuality { reasons } => Self {
-                quality: Some(reasons),
-                ..rejected
-            },
-            Rejection::Conflict {
-                subject_id,
-                similarity,
-            } => Self {
-                subject_id: Some(subject_id),
-                similarity: Some(similarity),
-                ..rejected
-            },
-            Rejection::Image(error) => Self {
-                error: Some(error),
-                ..rejected
-            },
-            Rejection::NoFace
-            | Rejection::VectorSpaceMismatch
-            | Rejection::Suppressed
-            | Rejection::Hidden => rejected,
-        }
-    }
-
-    fn rejected(status: EnrollmentStatus, reason: Option<&'static str>) -> Self {
-        Self {
-            status,
+        let mut face = Self {
+            status: EnrollmentStatus::Rejected,
             enrollment_id: None,
-            reason,
+            reason: None,
             faces: None,
             quality: None,
             subject_id: None,
             similarity: None,
             error: None,
+        };
+        let rejection = match outcome {
+            EnrollOutcome::Enrolled(id) => {
+                face.status = EnrollmentStatus::Enrolled;
+                face.enrollment_id = Some(id);
+                return face;
+            }
+            EnrollOutcome::Rejected(rejection) => rejection,
+        };
+        face.reason = Some(rejection.name());
+        match rejection {
+            Rejection::SeveralFaces { faces } => face.faces = Some(faces),
+            Rejection::LowQuality { reasons } => face.quality = Some(reasons),
+            Rejection::Conflict {
+                subject_id,
+                similarity,
+            } => {
+                face.subject_id = Some(subject_id);
+                face.similarity = Some(similarity);
+            }
+            Rejection::Image(error) => face.error = Some(error),
+            Rejection::NoFace
+            | Rejection::VectorSpaceMismatch
+            | Rejection::Suppressed
+            | Rejection::Hidden => {}
         }
+        face
     }
 }
 

@@ -244,15 +244,7 @@ impl ImageAnswer {
 impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
         let record = scan.record;
-        let (embedding, embedding_norm, vector_space, precision) = match record.image_embedding {
-            Some(stored) => (
-                Some(stored.vector),
-                Some(stored.norm),
-                Some(stored.vector_space),
-                stored.precision,
-            ),
-            None => (None, None, None, None),
-        };
+        let embedding = record.image_embedding;
         Self {
             id: scan.id,
             operation: record.operation,
@@ -262,25 +254,17 @@ impl From<StoredScan> for StoredScanAnswer {
             devices: record.devices,
             created_at: record.created_at,
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
-            embedding,
-            embedding_norm,
-            vector_space,
-            precision,
+            embedding_norm: embedding.as_ref().map(|stored| stored.norm),
+            precision: embedding.as_ref().and_then(|stored| stored.precision),
+            vector_space: embedding.as_ref().map(|stored| stored.vector_space.clone()),
+            embedding: embedding.map(|stored| stored.vector),
         }
     }
 }
 
 impl From<StoredFace> for StoredFaceAnswer {
     fn from(face: StoredFace) -> Self {
-        let (embedding, embedding_norm, vector_space, precision) = match face.embedding {
-            Some(stored) => (
-                Some(stored.vector),
-                Some(stored.norm),
-                Some(stored.vector_space),
-                Some(stored.precision),
-            ),
-            None => (None, None, None, None),
-        };
+        let embedding = face.embedding;
         Self {
             id: face.id,
             image_id: face.image_id,
@@ -289,10 +273,10 @@ impl From<StoredFace> for StoredFaceAnswer {
             score: face.score,
             landmarks: face.landmarks,
             results: face.results,
-            embedding,
-            embedding_norm,
-            vector_space,
-            precision,
+            embedding_norm: embedding.as_ref().map(|stored| stored.norm),
+            precision: embedding.as_ref().map(|stored| stored.precision),
+            vector_space: embedding.as_ref().map(|stored| stored.vector_space.clone()),
+            embedding: embedding.map(|stored| stored.vector),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `/collections/{id}/search` and `/collections/{id}/searches`.
 
-use std::{slice, vec};
+use std::vec;
 
 use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
 use facescan_recognition::{
@@ -147,14 +147,11 @@ pub async fn search(
             "must be one face; send several to /collections/{id}/searches",
         ));
     }
-    let faces = FacesToSearch::read(&request.state, &collection, body).await?;
-    let vector = faces.vectors.into_iter().next();
+    let mut faces = FacesToSearch::read(&request.state, &collection, body).await?;
+    let vector = faces.vectors.pop();
     let vector = vector.ok_or(RecognitionError::NoFaceToSearch)??;
-    let (state, wanted) = (&request.state, (slice::from_ref(&vector), &faces.plan));
-    let results = state
-        .collections
-        .search(&faces.context, &collection, wanted);
-    let result = results.await?.into_iter().next();
+    let results = faces.search(&request.state, &collection, &[vector]).await?;
+    let result = results.into_iter().next();
     let response = SearchResponse {
         request_id: faces.context.id.to_string(),
         found: result.ok_or(RecognitionError::NoFaceToSearch)?.into(),
@@ -183,11 +180,8 @@ pub async fn search_for_several(
     let collection = request.collection().await?;
     let faces = FacesToSearch::read(&request.state, &collection, body?).await?;
     let vectors: Vec<FaceVector> = faces.vectors.iter().flatten().cloned().collect();
-    let (state, wanted) = (&request.state, (&vectors[..], &faces.plan));
-    let results = state
-        .collections
-        .search(&faces.context, &collection, wanted);
-    let mut results = results.await?.into_iter();
+    let results = faces.search(&request.state, &collection, &vectors).await?;
+    let mut results = results.into_iter();
     let faces_and_errors = faces.vectors.into_iter().enumerate();
     let response = SearchesResponse {
         request_id: faces.context.id.to_string(),
@@ -254,6 +248,19 @@ impl FacesToSearch {
             plan,
             _reservations: body.reservations,
         })
+    }
+
+    async fn search(
+        &self,
+        state: &AppState,
+        collection: &Collection,
+        vectors: &[FaceVector],
+    ) -> Result<Vec<SearchResult>, RecognitionError> {
+        let wanted = (vectors, &self.plan);
+        state
+            .collections
+            .search(&self.context, collection, wanted)
+            .await
     }
 }
 
