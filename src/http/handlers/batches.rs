@@ -71,7 +71,6 @@ impl From<StateFilter> for BatchState {
 }
 
 impl Listed for BatchAnswer {
-    const PAGE: &'static str = "BatchPage";
     const DESCRIPTION: &'static str = "A page of batches, newest first.";
 }
 

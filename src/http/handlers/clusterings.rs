@@ -102,7 +102,6 @@ pub enum ClusteringStateName {
 }
 
 impl Listed for ClusteringAnswer {
-    const PAGE: &'static str = "ClusteringPage";
     const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
 }
 

@@ -154,7 +154,6 @@ pub struct CollectionAnswer {
 }
 
 impl Listed for CollectionAnswer {
-    const PAGE: &'static str = "CollectionPage";
     const DESCRIPTION: &'static str = "A page of collections, oldest first.";
 }
 

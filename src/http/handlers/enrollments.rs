@@ -121,7 +121,6 @@ pub enum EnrollmentStatus {
 }
 
 impl Listed for EnrollmentAnswer {
-    const PAGE: &'static str = "EnrollmentPage";
     const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
 

@@ -63,8 +63,11 @@ pub struct ScansQuery {
 }
 
 impl Listed for ImageSummaryAnswer {
-    const PAGE: &'static str = "ImagePage";
     const DESCRIPTION: &'static str = "A page of images, newest first.";
+
+    fn page_name() -> String {
+        "ImagePage".to_owned()
+    }
 }
 
 /// A stored image.

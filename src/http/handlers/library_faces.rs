@@ -102,7 +102,6 @@ pub struct LibraryEntryFace {
 }
 
 impl Listed for LibraryFaceAnswer {
-    const PAGE: &'static str = "LibraryFacePage";
     const DESCRIPTION: &'static str = "A page of faces of a library, oldest first.";
 }
 

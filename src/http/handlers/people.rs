@@ -47,7 +47,6 @@ pub struct PersonAnswer {
 }
 
 impl Listed for PersonAnswer {
-    const PAGE: &'static str = "PersonPage";
     const DESCRIPTION: &'static str = "A page of people, oldest first.";
 }
 

@@ -111,7 +111,6 @@ pub struct SubjectAnswer {
 }
 
 impl Listed for SubjectAnswer {
-    const PAGE: &'static str = "SubjectPage";
     const DESCRIPTION: &'static str = "A page of subjects, oldest first.";
 }
 
