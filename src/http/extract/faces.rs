@@ -51,15 +51,8 @@ impl Content for Faces {
         Ok(())
     }
 
-    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
-        if self.0.len() > limit {
-            return Err(ApiError::TooManyImages { limit });
-        }
-        Ok(())
-    }
-
-    fn most_parts(limit: usize) -> usize {
-        limit
+    fn count(&self) -> usize {
+        self.0.len()
     }
 }
 

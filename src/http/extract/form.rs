@@ -120,9 +120,6 @@ pub(super) fn is_image(name: &str) -> bool {
 }
 
 /// Checks the number of parts of a form.
-///
-/// # Errors
-/// [`ApiError::InvalidBody`] if there are more than `most`.
 pub(super) fn check_count(parts: usize, most: usize) -> Result<(), ApiError> {
     match parts > most {
         true => Err(ApiError::invalid_body(format!(

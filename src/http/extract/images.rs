@@ -92,11 +92,8 @@ impl Content for Images {
         Ok(())
     }
 
-    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
-        if self.images.len().max(self.masks.len()) > limit {
-            return Err(ApiError::TooManyImages { limit });
-        }
-        Ok(())
+    fn count(&self) -> usize {
+        self.images.len().max(self.masks.len())
     }
 
     fn most_parts(limit: usize) -> usize {

@@ -19,9 +19,6 @@ pub(super) struct SentOptions {
 
 impl SentOptions {
     /// Reads the options of a query.
-    ///
-    /// # Errors
-    /// An error of the query if it has too many options.
     pub(super) fn from_query(query: &str) -> Result<Self, ApiError> {
         let texts: Vec<(String, String)> = serde_html_form::from_str(query)
             .map_err(|_| ApiError::invalid_option("query", "is not written as name=value&…"))?;
@@ -53,9 +50,6 @@ impl SentOptions {
     }
 
     /// Returns the options as one object. Texts become what the fields of `shape` take.
-    ///
-    /// # Errors
-    /// The errors of texts that are no JSON, and of options that are no object.
     pub(super) fn into_tree(self, shape: &Shape) -> Result<Map<String, Value>, Vec<FieldError>> {
         let (mut tree, mut errors) = (Map::new(), Vec::new());
         for (name, text) in self.texts {
@@ -81,9 +75,6 @@ impl SentOptions {
     }
 
     /// Reads the options.
-    ///
-    /// # Errors
-    /// The errors of all options that are unknown, malformed or out of range.
     pub(super) fn read<O: fields::groups::Options>(self) -> Result<O, FieldErrors> {
         let tree = self.into_tree(&Shape::from_schema::<O>());
         let tree = tree.map_err(FieldErrors::from_options)?;

@@ -77,11 +77,11 @@ impl Content for Pair {
         ))
     }
 
-    fn check_count(&self, _: usize) -> Result<(), ApiError> {
-        Ok(())
+    fn count(&self) -> usize {
+        [&self.a, &self.b].into_iter().flatten().count()
     }
 
-    fn most_parts(_: usize) -> usize {
+    fn most(_: usize) -> usize {
         2
     }
 }
