@@ -238,17 +238,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_named_with_the_one_that_was_meant() {
-        let error = read("det_sise=320&x=1").unwrap_err();
-        assert_eq!(error.errors[0].did_you_mean.as_deref(), Some("det_size"));
-        let text = error.to_string();
-        assert!(
-            text.starts_with("option `det_sise`: is unknown; did you mean `det_size`?; option `x`: is unknown; known are kind, decode"),
-            "{text}"
-        );
-    }
-
-    #[test]
     fn an_option_that_is_overridden_is_checked_too() {
         let errors = |query: &str, others: SentOptions| {
             let query = SentOptions::from_query(query).unwrap();
