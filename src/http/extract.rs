@@ -8,6 +8,7 @@ mod body;
 mod body_reader;
 pub mod collection_request;
 mod content;
+pub mod enrollment_options;
 mod entry;
 pub mod face_input;
 pub mod faces;

@@ -1,14 +1,9 @@
 //! `/collections/{id}/subjects/{subject}/enrollments` and `/collections/{id}/enrollments/{enrollment}`.
 
-use facescan_config::{DetectionRequest, scope::Scope};
-use facescan_fields::request_options;
-use facescan_imaging::quality::acceptance::{Preset, Reason};
+use facescan_config::scope::Scope;
+use facescan_imaging::quality::acceptance::Reason;
 use facescan_pipeline::{
-    admission::Priority,
-    core::{
-        options::{RequestOptions, RunRequest},
-        scan::{Face, Scan},
-    },
+    core::scan::{Face, Scan},
     results::ErrorEntry,
 };
 use facescan_recognition::{
@@ -17,7 +12,7 @@ use facescan_recognition::{
         key,
     },
     error::RecognitionError,
-    verify::{FaceChoice, FaceVector, VerifyRequest},
+    verify::FaceVector,
 };
 use facescan_store::{Collection, Enrollment, ErasureTarget};
 use serde::Serialize;
@@ -33,7 +28,10 @@ use super::{
 };
 use crate::http::{
     error::ApiError,
-    extract::{collection_request::CollectionRequest, faces::FacesRequest},
+    extract::{
+        collection_request::CollectionRequest, enrollment_options::EnrollRequest,
+        faces::FacesRequest,
+    },
     openapi::{
         Bytes,
         bodies::{EnrollBody, FacesForm},
@@ -44,33 +42,6 @@ use crate::http::{
         page::{Listed, Page},
     },
 };
-
-request_options! {
-    /// Options of an enrollment.
-    #[schema(as = EnrollOptions)]
-    pub struct EnrollRequest {
-        /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
-        pub face: Option<FaceChoice>,
-        /// Whether a face is enrolled that is similar to a face of another subject. By default it is rejected.
-        pub allow_conflicts: Option<bool>,
-        /// Whether a face of low quality is enrolled. By default the preset decides.
-        pub allow_low_quality: Option<bool>,
-        /// The preset whose thresholds decide the quality; by default `enroll`.
-        pub preset: Option<Preset>,
-        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-        pub aligned: Option<bool>,
-    }
-    with {
-        detection: DetectionRequest only [min_score, det_size],
-        run: RunRequest only [priority],
-    }
-}
-
-impl RequestOptions for EnrollRequest {
-    fn priority(&self) -> Option<Priority> {
-        self.run.priority
-    }
-}
 
 /// What became of the faces of a request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -268,18 +239,6 @@ pub async fn enroll(
 }
 
 impl EnrollRequest {
-    /// Returns how images are scanned.
-    fn scan_options(&self) -> VerifyRequest {
-        VerifyRequest {
-            face: self.face,
-            detection: self.detection.clone(),
-            aligned: self.aligned,
-            preset: Some(self.preset.unwrap_or(Preset::Enroll)),
-            run: self.run.clone(),
-            ..VerifyRequest::default()
-        }
-    }
-
     /// Returns the vector of a face, or why it is not good enough.
     fn judge(&self, vector_space: &str, face: NamedFace) -> Result<FaceToEnroll, Rejection> {
         let (vector, face_id) = match face {

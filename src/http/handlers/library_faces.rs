@@ -1,20 +1,10 @@
 //! `/collections/{id}/enrollments`: the faces of a library.
 
-use facescan_config::DetectionRequest;
-use facescan_fields::request_options;
-use facescan_imaging::quality::acceptance::Preset;
-use facescan_pipeline::{
-    admission::Priority,
-    core::{
-        options::{RequestOptions, RunRequest},
-        scan::Face,
-    },
-    results::ErrorEntry,
-};
+use facescan_pipeline::{core::scan::Face, results::ErrorEntry};
 use facescan_recognition::{
     collections::key,
     libraries::enroll::{FaceForLibrary, LibraryOutcome},
-    verify::{FaceVector, VerifyRequest},
+    verify::FaceVector,
 };
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
@@ -30,7 +20,10 @@ use super::{
 };
 use crate::http::{
     error::ApiError,
-    extract::{collection_request::CollectionRequest, faces::FacesRequest},
+    extract::{
+        collection_request::CollectionRequest, enrollment_options::LibraryRequest,
+        faces::FacesRequest,
+    },
     openapi::{
         Bytes,
         bodies::{FacesForm, LibraryBody},
@@ -41,27 +34,6 @@ use crate::http::{
         page::{Listed, Page},
     },
 };
-
-request_options! {
-    /// Options of an enrollment in a library.
-    #[schema(as = LibraryOptions)]
-    pub struct LibraryRequest {
-        /// The preset whose thresholds decide which faces can found a person; by default `search`.
-        pub preset: Option<Preset>,
-        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-        pub aligned: Option<bool>,
-    }
-    with {
-        detection: DetectionRequest only [min_score, det_size],
-        run: RunRequest only [priority],
-    }
-}
-
-impl RequestOptions for LibraryRequest {
-    fn priority(&self) -> Option<Priority> {
-        self.run.priority
-    }
-}
 
 /// What became of the images of a request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -225,19 +197,6 @@ pub async fn enroll(
             .collect(),
     };
     request.small(&answer)
-}
-
-impl LibraryRequest {
-    /// Returns how images are scanned.
-    fn scan_options(&self) -> VerifyRequest {
-        VerifyRequest {
-            detection: self.detection.clone(),
-            aligned: self.aligned,
-            preset: Some(self.preset.unwrap_or(Preset::Search)),
-            run: self.run.clone(),
-            ..VerifyRequest::default()
-        }
-    }
 }
 
 impl LibraryEntry {

@@ -4,8 +4,8 @@
 //! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
 //! options: msgpack, a multipart form, and the bytes of one image.
 
-use facescan_pipeline::admission::Priority;
 use facescan_pipeline::{
+    admission::Priority,
     operation::BatchOperation,
     operations::{
         enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
@@ -27,8 +27,10 @@ use utoipa::{
 use uuid::Uuid;
 
 use super::Bytes;
-use crate::http::extract::batch_body::WebhookFields;
-use crate::http::handlers::{enrollments::EnrollRequest, library_faces::LibraryRequest};
+use crate::http::extract::{
+    batch_body::WebhookFields,
+    enrollment_options::{EnrollRequest, LibraryRequest},
+};
 
 /// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]

@@ -6,9 +6,9 @@ use axum::{body::Body, extract::FromRequest};
 use facescan::http::{
     AppState,
     extract::{
-        ImageRequest, Images, face_input::FaceInput, faces::FacesRequest, pair::PairRequest,
+        ImageRequest, Images, enrollment_options::EnrollRequest, face_input::FaceInput,
+        faces::FacesRequest, pair::PairRequest,
     },
-    handlers::enrollments::EnrollRequest,
 };
 use facescan_pipeline::{
     core::options::RequestOptions,
