@@ -143,18 +143,18 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<PersonAnswer>
     request
         .record_read("read_person", id, json!({"collection": library.id}))
         .await?;
-    answer(&request, &library, id).await
+    let person = person_of(&request, &library, id).await?;
+    request.small(&PersonAnswer::from(person))
 }
 
-async fn answer(
+async fn person_of(
     request: &CollectionRequest,
     library: &Collection,
     id: Uuid,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Person, ApiError> {
     let store = &request.state.libraries.store;
     let person = store.person(key(library), id).await?;
-    let person = person.ok_or(RecognitionError::NoPerson(id))?;
-    request.small(&PersonAnswer::from(person))
+    Ok(person.ok_or(RecognitionError::NoPerson(id))?)
 }
 
 /// Names a person.
@@ -179,8 +179,19 @@ pub async fn rename(
         check_text("name", name)?;
     }
     let decision = Decision::Rename { person, name };
-    decide(&request, &library, &decision).await?;
-    answer(&request, &library, person).await
+    change(&request, &library, decision, person).await
+}
+
+/// Takes a decision, and answers with a person as it is afterwards.
+async fn change(
+    request: &CollectionRequest,
+    library: &Collection,
+    decision: Decision,
+    person: Uuid,
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
+    decide(request, library, &decision).await?;
+    let person = person_of(request, library, person).await?;
+    request.small(&PersonAnswer::from(person))
 }
 
 async fn decide(
@@ -207,9 +218,7 @@ async fn decide(
 pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
-    let store = &request.state.libraries.store;
-    let person = store.person(key(&library), id).await?;
-    person.ok_or(RecognitionError::NoPerson(id))?;
+    person_of(&request, &library, id).await?;
     erase_from_collection(&request, ErasureTarget::Person(id)).await
 }
 
@@ -234,8 +243,8 @@ pub async fn merge(
         let detail = "must not contain `into`, which is the person who stays";
         return Err(ApiError::invalid_option("people", detail));
     }
-    decide(&request, &library, &Decision::Merge { into, people }).await?;
-    answer(&request, &library, into).await
+    let decision = Decision::Merge { into, people };
+    change(&request, &library, decision, into).await
 }
 
 /// Makes a new person of some faces of a person.
@@ -260,8 +269,8 @@ pub async fn split(
     let JsonObject(PersonSplit { faces }) = body?;
     check_members("faces", &faces)?;
     let new = request.state.collections.clock.new_id();
-    decide(&request, &library, &Decision::Split { person, faces, new }).await?;
-    answer(&request, &library, new).await
+    let decision = Decision::Split { person, faces, new };
+    change(&request, &library, decision, new).await
 }
 
 fn check_members(name: &str, members: &[Uuid]) -> Result<(), ApiError> {
