@@ -10,10 +10,13 @@ use std::{
     task::{Poll, ready},
 };
 
-use axum::{body::HttpBody as _, extract::Request};
+use axum::{
+    body::HttpBody as _,
+    extract::Request,
+    http::{HeaderMap, header::CONTENT_LENGTH},
+};
 use facescan_pipeline::admission::{Admission, AdmissionError, byte_reservation::ByteReservation};
 
-use super::admitted::stated_length;
 use crate::http::{
     error::ApiError,
     middleware::{arrival::TooSlow, context},
@@ -63,6 +66,11 @@ pub(super) fn reserve(
         Poll::Ready(frame)
     });
     Ok(reservation)
+}
+
+/// Returns the length of the body that the headers state.
+pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns the cause of a type, if an error has one.

@@ -20,8 +20,7 @@ use utoipa::ToSchema;
 use self::{items::Items, lines::Lines};
 use super::{
     BodyFormat,
-    admitted::stated_length,
-    arriving::{self, SharedReservation},
+    arriving::{self, SharedReservation, stated_length},
     content::{ReadBody, read_body},
     options::SentOptions,
 };

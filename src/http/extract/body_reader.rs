@@ -14,8 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use super::{
-    admitted::stated_length,
-    arriving::{SharedReservation, incomplete},
+    arriving::{SharedReservation, incomplete, stated_length},
     body::MAX_NESTING,
     texts::{self, LongText},
 };

@@ -3,12 +3,13 @@
 use axum::extract::Request;
 use facescan_fields::{FieldErrors, Shape};
 use facescan_pipeline::{
-    context::RequestContext, core::options::RequestOptions, ingest::source::ImageInput,
+    admission::Priority, context::RequestContext, core::options::RequestOptions,
+    ingest::source::ImageInput,
 };
 
 use super::{
     BodyFormat,
-    admitted::{Admitted, RequestReservations, priority_of},
+    admitted::{RequestReservations, admit_body, priority_of},
     content::{Content, ReadBody, read_body},
     options::SentOptions,
 };
@@ -61,8 +62,8 @@ where
         BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
     };
     let mut context = context::from_request(&request)?;
-    let (admitted, request) = Admitted::admit_body(request, state, priority).await?;
-    let mut body: ReadBody<C> = read_body(format, request, state, admitted.body()).await?;
+    let (reservation, request) = admit_body(request, state, priority).await?;
+    let mut body: ReadBody<C> = read_body(format, request, state, &reservation).await?;
     let fields = body.field_errors(&Shape::from_schema::<O>());
     let options = match query.overridden_by(body.options).read::<O>() {
         Ok(options) if fields.is_empty() => options,
@@ -76,14 +77,20 @@ where
         }
     };
     let content = check(body.content)?;
+    let (count, named) = (content.count(), options.priority());
+    // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have bytes.
     let are_fetched = content.images().any(ImageInput::is_fetched);
-    let (reservations, priority) =
-        admitted.admit_images(state, options.priority(), content.count(), are_fetched)?;
-    context.priority = priority;
+    let named = named.or(are_fetched.then_some(Priority::Bulk));
+    context.priority = priority_of(state, named, count);
+    let tenant = &context.principal.tenant;
+    let images = state.admission.try_admit(tenant, context.priority, count)?;
     Ok(AdmittedRequest {
         context,
         content,
         options,
-        reservations,
+        reservations: RequestReservations {
+            _body: reservation,
+            _images: images,
+        },
     })
 }

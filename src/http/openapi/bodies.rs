@@ -82,6 +82,7 @@ pub struct ProcessBody {
 /// An image in a JSON or msgpack body.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only describes images")]
 pub enum ImageSource {
     /// The bytes.
     Inline(InlineImage),
@@ -214,6 +215,7 @@ pub struct FacesForm {
 /// A face: in an image, stored, or as a vector.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only describes faces")]
 pub enum FaceSource {
     /// The bytes of an image.
     Inline(InlineFace),
