@@ -47,7 +47,7 @@ pub(super) enum BodyFormat {
 
 impl BodyFormat {
     /// Returns the format that the content type names.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
         let Some(value) = headers.get(CONTENT_TYPE) else {

@@ -46,27 +46,27 @@ const PARTS: (&str, Accepted) = ("multipart/mixed", Accepted::Parts);
 impl Accepted {
     /// Reads the `Accept` header (RFC 9110, 12.5.1) of a request for structured data. The default is JSON.
     pub fn structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &STRUCTURED)
+        Self::from_headers(headers, &STRUCTURED)
     }
 
     /// Reads the header of a request whose answer can also be an image.
     pub fn image_or_structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&STRUCTURED[..], &IMAGES].concat())
+        Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES].concat())
     }
 
     /// Reads the header of a request whose answer can also be an image or a tensor.
     pub fn any(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
+        Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
     }
 
     /// Reads the header of a request whose answer is tensors. The default is one NumPy file.
     pub fn tensors(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
+        Self::from_headers(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
     }
 
     /// Returns the offered type with the highest weight. If several have the same weight, the most specific range wins,
     /// then the first range in the header, then the first offered type.
-    fn of(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
+    fn from_headers(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
         let ranges: Vec<Range> = headers
             .get_all(ACCEPT)
             .iter()

@@ -51,7 +51,7 @@ where
     O: RequestOptions,
     T: AdmittedContent,
 {
-    let format = BodyFormat::of(request.headers())?;
+    let format = BodyFormat::from_headers(request.headers())?;
     let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
     // A request with one image can be refused before its body is read. Invalid options are reported after the body.
     let priority = match format {

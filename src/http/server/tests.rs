@@ -84,7 +84,7 @@ async fn a_preface_that_arrives_in_parts_begins_http2() {
     let (listener, mut client) = connected().await;
     let server = accept(&listener, &slots(1)).await;
     client.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-    let version = tokio::spawn(async move { version::of_first_bytes(&server).await });
+    let version = tokio::spawn(async move { version::from_first_bytes(&server).await });
     tokio::task::yield_now().await;
     client.write_all(b"\r\nSM\r\n\r\n").await.unwrap();
     assert_eq!(version.await.unwrap().unwrap(), HttpVersion::Http2);
