@@ -50,19 +50,13 @@ impl BodyFormat {
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
-        let Some(value) = headers.get(CONTENT_TYPE) else {
-            return Err(ApiError::UnsupportedMediaType(format!(
-                "the request has no content-type; {accepted}"
-            )));
-        };
-        let parsed = value
-            .to_str()
-            .ok()
-            .and_then(|text| text.parse::<Mime>().ok());
-        let Some(parsed) = parsed else {
-            return Err(ApiError::UnsupportedMediaType(format!(
-                "the content-type cannot be read; {accepted}"
-            )));
+        let Some(parsed) = content_type(headers) else {
+            let wrong = match headers.contains_key(CONTENT_TYPE) {
+                true => "the content-type cannot be read",
+                false => "the request has no content-type",
+            };
+            let detail = format!("{wrong}; {accepted}");
+            return Err(ApiError::UnsupportedMediaType(detail));
         };
         match (parsed.type_().as_str(), parsed.subtype().as_str()) {
             ("image", _) | ("application", "octet-stream") => Ok(Self::Raw),
@@ -75,4 +69,9 @@ impl BodyFormat {
             ))),
         }
     }
+}
+
+/// Returns the content type of a request, if it has one that can be read.
+fn content_type(headers: &HeaderMap) -> Option<Mime> {
+    headers.get(CONTENT_TYPE)?.to_str().ok()?.parse().ok()
 }

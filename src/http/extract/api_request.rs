@@ -15,7 +15,7 @@ use super::options::read_query;
 use crate::http::{
     AppState,
     error::ApiError,
-    middleware::context::Context,
+    middleware::context,
     respond::{Accepted, negotiated::Negotiated},
 };
 
@@ -25,7 +25,8 @@ pub struct ApiRequest {
     pub state: AppState,
     /// The context of the request.
     pub context: RequestContext,
-    accepted: Accepted,
+    /// The format that the caller accepts.
+    pub(in crate::http) accepted: Accepted,
     uri: Uri,
 }
 
@@ -80,10 +81,9 @@ impl FromRequestParts<AppState> for ApiRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
-        let Context(context) = Context::from_request_parts(parts, state).await?;
         Ok(Self {
             state: AppState::clone(state),
-            context,
+            context: context::from_extensions(&parts.extensions)?,
             accepted: Accepted::structured(&parts.headers),
             uri: parts.uri.clone(),
         })

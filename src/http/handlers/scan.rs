@@ -1,6 +1,5 @@
 //! The scans: find the faces of images, and run operations on each face.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_pipeline::{
     operation::ScanKind,
     operations::{
@@ -22,21 +21,19 @@ use super::run::{PlanRun, WriteOn};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::ImageRequest,
+    extract::{ImageRequest, api_request::ApiRequest},
     openapi::{
         bodies::ScanBody,
         failures::ImageFailures,
         routes::{Own, Routes},
     },
-    respond::{Accepted, negotiated::Negotiated},
+    respond::negotiated::Negotiated,
 };
 
 /// Returns the route of a scan that has only faces.
 pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
-    let handler = move |State(state): State<AppState>,
-                        headers: HeaderMap,
-                        request: ImageRequest<ScanRequest>| async move {
-        scan_faces::<ScanResult>(&state, kind, &headers, request).await
+    let handler = move |api: ApiRequest, request: ImageRequest<ScanRequest>| async move {
+        scan_faces::<ScanResult>(&api, kind, request).await
     };
     let own = Own {
         path: format!("/{}", kind.operation().name()),
@@ -58,32 +55,31 @@ pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
     responses(ImageFailures)
 )]
 pub async fn embed(
-    State(state): State<AppState>,
-    headers: HeaderMap,
+    api: ApiRequest,
     mut request: ImageRequest<ScanRequest>,
 ) -> Result<Negotiated<Response<EmbedResult>>, ApiError> {
     match request.options.kind.unwrap_or_default() {
-        EmbedKind::Face => scan_faces(&state, ScanKind::Embed, &headers, request).await,
+        EmbedKind::Face => scan_faces(&api, ScanKind::Embed, request).await,
         EmbedKind::Image => {
             // Before the options: without the model, none of them helps.
-            state.pipeline.models.encoder()?;
-            let plan = ImageEmbeddingPlan::resolve(&mut request.options, &state.config)?;
+            api.state.pipeline.models.encoder()?;
+            let plan = ImageEmbeddingPlan::resolve(&mut request.options, &api.state.config)?;
             let convert = |scan, plan: &ImageEmbeddingPlan| Converted {
                 result: EmbedResult::Image(ImageEmbeddingResult::new(scan, plan)),
                 vectors: 1,
             };
-            scan(&state, plan, &headers, request, convert).await
+            scan(&api, plan, request, convert).await
         }
     }
 }
 
 /// Scans the faces of the images of a request.
 async fn scan_faces<T: From<ScanResult> + Serialize + Send + 'static>(
-    state: &AppState,
+    api: &ApiRequest,
     kind: ScanKind,
-    headers: &HeaderMap,
     mut request: ImageRequest<ScanRequest>,
 ) -> Result<Negotiated<Response<T>>, ApiError> {
+    let state = &api.state;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = request.options.resolve(kind, &state.config, thresholds)?;
     let convert = |scan, plan: &ScanPlan| {
@@ -98,7 +94,7 @@ async fn scan_faces<T: From<ScanResult> + Serialize + Send + 'static>(
             result: T::from(result),
         }
     };
-    scan(state, plan, headers, request, convert).await
+    scan(api, plan, request, convert).await
 }
 
 /// The result of an image.
@@ -110,14 +106,13 @@ struct Converted<T> {
 
 /// Runs a plan on the images of a request.
 async fn scan<P: Plan, T: Serialize + Send + 'static>(
-    state: &AppState,
+    api: &ApiRequest,
     plan: P,
-    headers: &HeaderMap,
     request: ImageRequest<ScanRequest>,
     convert: impl Fn(P::Output, &P) -> Converted<T>,
 ) -> Result<Negotiated<Response<T>>, ApiError> {
     let run = PlanRun {
-        state,
+        state: &api.state,
         context: &request.context,
         plan,
     };
@@ -128,8 +123,7 @@ async fn scan<P: Plan, T: Serialize + Send + 'static>(
         converted.result
     };
     let response = run.response(request.content.images, convert).await?;
-    let dim = state.pipeline.models.vector_len(&run.plan.tasks());
+    let dim = api.state.pipeline.models.vector_len(&run.plan.tasks());
     let write_on = WriteOn::for_vectors(vectors, dim);
-    let accepted = Accepted::structured(headers);
-    run.write(accepted, response, write_on).await
+    run.write(api.accepted, response, write_on).await
 }

@@ -1,6 +1,5 @@
 //! `POST /verify`.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_audit::AuditEvent;
 use facescan_config::scope::Scope;
 use facescan_imaging::precision::NumericPrecision;
@@ -34,12 +33,12 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{face_input::FaceInput, pair::PairRequest},
+        extract::{api_request::ApiRequest, face_input::FaceInput, pair::PairRequest},
         openapi::{
             bodies::{VerifyBody, VerifyForm},
             failures::VerifyFailures,
         },
-        respond::{Accepted, negotiated::Negotiated},
+        respond::negotiated::Negotiated,
     },
 };
 
@@ -126,8 +125,7 @@ struct Resolved {
     responses(VerifyFailures)
 )]
 pub async fn verify(
-    State(state): State<AppState>,
-    headers: HeaderMap,
+    api: ApiRequest,
     request: PairRequest,
 ) -> Result<Negotiated<VerifyResponse>, ApiError> {
     let PairRequest {
@@ -137,10 +135,11 @@ pub async fn verify(
         // Holds the reservations until the response is written.
         reservations: _reservations,
     } = request;
+    let state = &api.state;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = &options.resolve(&state.config, thresholds)?;
     let run = VerifyRun {
-        state: &state,
+        state,
         context: &context,
         plan,
     };
@@ -166,7 +165,7 @@ pub async fn verify(
         a: a.face,
         b: b.face,
     };
-    Negotiated::small(Accepted::structured(&headers), &response)
+    api.small(&response)
 }
 
 /// The two faces, and the devices that made the vectors of images.
