@@ -11,7 +11,6 @@ use axum::{
 };
 use tokio::net::TcpListener;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use elsewhere::Addresses;
@@ -21,27 +20,30 @@ use server::{ReadingLimit, ServerOptions, tls::Tls};
 mod elsewhere;
 pub mod error;
 pub mod extract;
-pub mod handlers;
-pub mod middleware;
-pub mod openapi;
-pub mod problem;
-pub mod respond;
-pub mod route_scopes;
+mod handlers;
+mod middleware;
+mod openapi;
+mod problem;
+mod respond;
+mod route_scopes;
+mod routes;
 pub mod server;
+mod wrapped_body;
 
 /// The state that every handler receives.
 pub type AppState = Arc<App>;
 
 /// Builds the router with all routes and middleware.
 pub fn router(app: AppState) -> Router {
-    let own_listener = app.config.metrics.address.is_some();
-    let api = match own_listener {
-        true => api(),
-        false => api().merge(handlers::metrics::routes()),
+    let has_own_listener = app.config.metrics.address.is_some();
+    let api = if has_own_listener {
+        routes::api()
+    } else {
+        routes::api().merge(routes::metrics())
     };
     let (routes, document) = api.split_for_parts();
     let document = openapi::complete(document);
-    let scopes = RouteScopes::of(&document);
+    let scopes = RouteScopes::from_document(&document);
     let addresses = Addresses::from_document(&document);
     let routes = routes
         .merge(handlers::docs::routes(document))
@@ -51,9 +53,7 @@ pub fn router(app: AppState) -> Router {
 
 /// Builds the router of a listener for probes and Prometheus: health and metrics, without access control.
 pub fn metrics_router(app: AppState) -> Router {
-    let routes = OpenApiRouter::new()
-        .merge(handlers::health::routes())
-        .merge(handlers::metrics::routes());
+    let routes = routes::health().merge(routes::metrics());
     let (routes, document) = routes.split_for_parts();
     let addresses = Addresses::from_document(&document);
     with_layers(routes, RouteScopes::open(), addresses, app)
@@ -150,41 +150,7 @@ fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
     }
 }
 
-/// Returns the routes that the OpenAPI document describes. Each module has one group of routes.
-fn api() -> OpenApiRouter<AppState> {
-    OpenApiRouter::with_openapi(openapi::base())
-        // Operations on images
-        .merge(handlers::scan::routes()) // /detect, /embed, /quality
-        .merge(handlers::enhance::routes()) // /enhance
-        .merge(handlers::process::routes()) // /process
-        .merge(handlers::preprocess::routes()) // /preprocess
-        // Recognition
-        .merge(handlers::verify::routes()) // /verify
-        .merge(handlers::calibration::routes()) // /calibration
-        .merge(handlers::collections::routes()) // /collections, /collections/{id}
-        .merge(handlers::subjects::routes()) // /collections/{id}/subjects and below
-        .merge(handlers::enrollments::routes()) // /collections/{id}/subjects/{subject}/enrollments, /collections/{id}/enrollments/{enrollment}
-        .merge(handlers::searches::routes()) // /collections/{id}/search, /collections/{id}/searches
-        .merge(handlers::library_faces::routes()) // /collections/{id}/enrollments
-        .merge(handlers::clusterings::routes()) // /collections/{id}/clusterings and below
-        .merge(handlers::people::routes()) // /collections/{id}/people and below, /collections/{id}/enrollments/{enrollment}/person
-        // Batches
-        .merge(handlers::batches::routes()) // /batches, /batches/{id} and below
-        .merge(handlers::webhooks::routes()) // /webhooks, /webhooks/{id}
-        // Stored results
-        .merge(handlers::images::routes()) // /images, /images/{id}
-        .merge(handlers::faces::routes()) // /faces/{id}
-        .merge(handlers::erasures::routes()) // /erasures, /erasures/{id}
-        // Models and devices
-        .merge(handlers::models::routes()) // /models
-        .merge(handlers::devices::routes()) // /devices
-        // Keys
-        .merge(handlers::keys::routes()) // /keys, /keys/{id}
-        // Health. `router` adds /metrics.
-        .merge(handlers::health::routes()) // /livez, /readyz
-}
-
 /// Returns the OpenAPI document.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
-    openapi::complete(api().merge(handlers::metrics::routes()).into_openapi())
+    openapi::complete(routes::api().merge(routes::metrics()).into_openapi())
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use facescan_fields::groups::checked;
 use facescan_pipeline::{
     admission::Priority,
     context::RequestContext,
@@ -102,7 +103,7 @@ impl<'a> Preprocessor<'a> {
     /// Returns [`PipelineError::InvalidOption`] with the name of the option if an option is not valid. Returns
     /// [`PipelineError::DeviceUnavailable`] if a strict request needs a platform that is missing.
     pub fn new(app: &'a App, request: PreprocessRequest) -> Result<Self, PipelineError> {
-        let plan = request.resolve(&app.config)?;
+        let plan = checked(request)?.resolve(&app.config)?;
         app.pipeline.check_platform(plan.run.strict_device)?;
         Ok(Self {
             app,

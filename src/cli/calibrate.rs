@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use facescan_config::{Config, Provenance};
+use facescan_fields::groups::checked;
 use facescan_imaging::precision::NumericPrecision;
 use facescan_pipeline::core::{image_file::hex, scan::Scan};
 use facescan_recognition::{
@@ -78,7 +79,7 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
         face: Some(args.face),
         ..args.folder.request()
     };
-    let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
+    let plan = checked(request)?.resolve(&app.config, &models.detector.spec.thresholds)?;
     let faces = Faces::find(app, &plan, args).await?;
     let people: Vec<_> = faces.people.into_values().collect();
     let measured = measure(&people, args.seed);

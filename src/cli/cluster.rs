@@ -15,6 +15,7 @@ use facescan_clustering::{
     metrics::{bcubed, pairwise},
 };
 use facescan_config::{Config, Provenance};
+use facescan_fields::groups::checked;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_pipeline::core::scan::Scan;
 use facescan_recognition::{
@@ -131,8 +132,8 @@ impl FoundFaces {
         request.detection.min_score = args.min_score;
         // The quality that a search asks for suffices to found a person.
         request.preset = Some(Preset::Search);
-        let plan: &VerifyPlan =
-            &request.resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
+        let plan: &VerifyPlan = &checked(request)?
+            .resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
         let mut faces = Self::default();
         let scans = args.folder.scan_each(app, plan, |progress, path, scan| {
             match scan {

@@ -85,7 +85,7 @@ pub fn run(
 
 impl EmbedArgs {
     fn plan(&self, app: &App) -> anyhow::Result<Plan> {
-        let mut asked = self.scan.request();
+        let mut asked = self.scan.request()?;
         Ok(match self.kind {
             Kind::Face => {
                 let thresholds = &app.pipeline.models.detector.spec.thresholds;

@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, Dtype, Provenance};
+use facescan_fields::groups::checked;
 use facescan_pipeline::{
     operations::preprocess::{PreprocessPlan, PreprocessRequest},
     results::ErrorEntry,
@@ -141,7 +142,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     config.preprocess.strict |= args.strict;
     let kind = Kind::from_path(&args.out)?;
-    let request = PreprocessRequest {
+    let request = checked(PreprocessRequest {
         height: args.height,
         width: args.width,
         profile: args.profile,
@@ -149,7 +150,7 @@ pub fn run(
         data_format: args.data_format,
         dtype: args.dtype,
         ..PreprocessRequest::default()
-    };
+    })?;
     anyhow::ensure!(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
         "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"

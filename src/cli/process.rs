@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use facescan_config::{Config, DetectionRequest, Provenance};
+use facescan_fields::groups::checked;
 use facescan_pipeline::{
     context::RequestContext,
     operations::process::{
@@ -137,7 +138,7 @@ fn process(
     operations: Vec<Step>,
     files: &Files,
 ) -> anyhow::Result<ExitCode> {
-    let mut request = ProcessRequest {
+    let request = ProcessRequest {
         operations,
         format: files.format,
         detection: files.detection.clone(),
@@ -146,7 +147,7 @@ fn process(
     let config = config.without_encoder();
     let failed = image_command::run(config, provenance, &files.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let plan = request.resolve(&app.config, thresholds, 0)?;
+        let plan = checked(request)?.resolve(&app.config, thresholds, 0)?;
         process_all(app, files, &plan).await
     })?;
     Ok(success_if(failed == 0))

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat, Provenance};
+use facescan_fields::{FieldErrors, groups::checked};
 use facescan_pipeline::{
     context::RequestContext,
     core::{
@@ -112,8 +113,8 @@ impl ScanArgs {
     }
 
     /// Creates the scan request. Options that the command line leaves out have their defaults.
-    pub(super) fn request(&self) -> ScanRequest {
-        ScanRequest {
+    pub(super) fn request(&self) -> Result<ScanRequest, FieldErrors> {
+        checked(ScanRequest {
             detection: self.detection.clone(),
             decode: self.decode,
             quality: self.quality.then_some(true),
@@ -125,7 +126,7 @@ impl ScanArgs {
                 ..RunRequest::default()
             },
             ..ScanRequest::default()
-        }
+        })
     }
 }
 
@@ -142,7 +143,7 @@ pub fn run(
     let config = config.without_encoder();
     let failed = run_storing_if(args.store, config, provenance, &args.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let options = args.request().resolve(kind, &app.config, thresholds)?;
+        let options = args.request()?.resolve(kind, &app.config, thresholds)?;
         scan_all(app, args, &options).await
     })?;
     Ok(success_if(failed == 0))

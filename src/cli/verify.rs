@@ -5,6 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Context;
 use clap::Args;
 use facescan_config::{Config, DetSize, DetectionRequest, Provenance};
+use facescan_fields::groups::checked;
 use facescan_pipeline::{context::RequestContext, core::scan::Scan};
 use facescan_recognition::{
     error::RecognitionError,
@@ -88,7 +89,7 @@ async fn compare_files(
     args: &VerifyArgs,
 ) -> anyhow::Result<Comparison> {
     let thresholds = &app.pipeline.models.detector.spec.thresholds;
-    let plan = args.request().resolve(&app.config, thresholds)?;
+    let plan = checked(args.request())?.resolve(&app.config, thresholds)?;
     let context = app.run_context();
     let mut vectors = Vec::with_capacity(2);
     for (side, path) in Side::BOTH.into_iter().zip(paths) {

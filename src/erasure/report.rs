@@ -23,21 +23,20 @@ pub struct ErasureReport {
     state: ErasureState,
     /// When it was requested.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     requested_at: OffsetDateTime,
     /// When everything was erased. From here on, no answer has it.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     erased_at: Option<OffsetDateTime>,
     /// When the files of the database gave up the rows.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     purged_at: Option<OffsetDateTime>,
     /// What was erased so far.
     erased: ErasedAnswer,
@@ -93,7 +92,7 @@ struct Copies {
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     until: Option<OffsetDateTime>,
     /// What the copies are, and what removes them.
     detail: &'static str,

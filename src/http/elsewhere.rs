@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, Method, header::ACCESS_CONTROL_REQUEST_METHOD};
 use facescan_fields::nearest;
 use utoipa::openapi::OpenApi;
 
-use crate::http::error::ApiError;
+use crate::http::{error::ApiError, openapi::routes::by_method};
 
 /// Addresses that other servers have, and where their answer is here.
 const ELSEWHERE: [(&str, &str); 6] = [
@@ -27,16 +27,7 @@ impl Addresses {
     /// Reads the addresses of a document.
     pub(super) fn from_document(document: &OpenApi) -> Self {
         let paths = document.paths.paths.iter().map(|(path, item)| {
-            let operations = [
-                (Method::GET, &item.get),
-                (Method::POST, &item.post),
-                (Method::PUT, &item.put),
-                (Method::PATCH, &item.patch),
-                (Method::DELETE, &item.delete),
-            ];
-            let methods = operations
-                .into_iter()
-                .filter_map(|(method, operation)| operation.as_ref().map(|_| method));
+            let methods = by_method(item).map(|(method, _)| method);
             (path.clone(), methods.collect())
         });
         Self(paths.collect())

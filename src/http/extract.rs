@@ -1,12 +1,14 @@
 //! Reads the four body formats into images, faces or items, and options.
 
 pub mod admitted;
+pub mod api_request;
 pub mod arriving;
 pub mod batch_body;
 mod body;
 mod body_reader;
 pub mod collection_request;
 mod content;
+pub mod enrollment_options;
 mod entry;
 pub mod face_input;
 pub mod faces;
@@ -21,8 +23,9 @@ mod texts;
 mod vector;
 
 pub use self::{
-    images::ImageRequest,
-    options::{page_size, read_query},
+    images::{ImageRequest, Images},
+    options::page_size,
+    request::AdmittedRequest,
 };
 
 use axum::http::{HeaderMap, header::CONTENT_TYPE};
@@ -44,22 +47,16 @@ pub(super) enum BodyFormat {
 
 impl BodyFormat {
     /// Returns the format that the content type names.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
         let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
                         application/msgpack";
-        let Some(value) = headers.get(CONTENT_TYPE) else {
-            return Err(ApiError::UnsupportedMediaType(format!(
-                "the request has no content-type; {accepted}"
-            )));
-        };
-        let parsed = value
-            .to_str()
-            .ok()
-            .and_then(|text| text.parse::<Mime>().ok());
-        let Some(parsed) = parsed else {
-            return Err(ApiError::UnsupportedMediaType(format!(
-                "the content-type cannot be read; {accepted}"
-            )));
+        let Some(parsed) = content_type(headers) else {
+            let wrong = match headers.contains_key(CONTENT_TYPE) {
+                true => "the content-type cannot be read",
+                false => "the request has no content-type",
+            };
+            let detail = format!("{wrong}; {accepted}");
+            return Err(ApiError::UnsupportedMediaType(detail));
         };
         match (parsed.type_().as_str(), parsed.subtype().as_str()) {
             ("image", _) | ("application", "octet-stream") => Ok(Self::Raw),
@@ -72,4 +69,9 @@ impl BodyFormat {
             ))),
         }
     }
+}
+
+/// Returns the content type of a request, if it has one that can be read.
+fn content_type(headers: &HeaderMap) -> Option<Mime> {
+    headers.get(CONTENT_TYPE)?.to_str().ok()?.parse().ok()
 }

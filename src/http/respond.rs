@@ -4,20 +4,11 @@ pub mod negotiated;
 pub mod page;
 mod reserved_body;
 
-use std::{cmp::Reverse, io};
+use std::cmp::Reverse;
 
-use axum::{
-    http::{
-        HeaderMap, HeaderValue,
-        header::{ACCEPT, CONTENT_TYPE, VARY},
-    },
-    response::{IntoResponse, Response},
-};
+use axum::http::{HeaderMap, HeaderValue, header::ACCEPT};
 use facescan_config::EnhancedFormat;
-use facescan_pipeline::context::RequestContext;
-use serde::Serialize;
 
-use self::reserved_body::ReservedBody;
 use super::error::ApiError;
 
 /// The format that the caller accepts.
@@ -55,27 +46,27 @@ const PARTS: (&str, Accepted) = ("multipart/mixed", Accepted::Parts);
 impl Accepted {
     /// Reads the `Accept` header (RFC 9110, 12.5.1) of a request for structured data. The default is JSON.
     pub fn structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &STRUCTURED)
+        Self::from_headers(headers, &STRUCTURED)
     }
 
     /// Reads the header of a request whose answer can also be an image.
     pub fn image_or_structured(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&STRUCTURED[..], &IMAGES].concat())
+        Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES].concat())
     }
 
     /// Reads the header of a request whose answer can also be an image or a tensor.
     pub fn any(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
+        Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
     }
 
     /// Reads the header of a request whose answer is tensors. The default is one NumPy file.
     pub fn tensors(headers: &HeaderMap) -> Self {
-        Self::of(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
+        Self::from_headers(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
     }
 
     /// Returns the offered type with the highest weight. If several have the same weight, the most specific range wins,
     /// then the first range in the header, then the first offered type.
-    fn of(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
+    fn from_headers(headers: &HeaderMap, offered: &[(&'static str, Self)]) -> Self {
         let ranges: Vec<Range> = headers
             .get_all(ACCEPT)
             .iter()
@@ -177,25 +168,6 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
     header_value(&format!("{milliseconds:.3}"))
 }
 
-/// Serializes `answer` on a thread of its own, because vectors and images make it large. Work on images cannot take that
-/// thread, and admission limits how many answers there are. The answer takes its memory from that of the request.
-///
-/// # Errors
-/// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the answer cannot be
-/// serialized.
-async fn respond<T: Serialize + Send + 'static>(
-    context: &RequestContext,
-    accepted: Accepted,
-    answer: T,
-) -> Result<Response, ApiError> {
-    let mut body = ReservedBody::new(context.answer.clone());
-    let written = on_own_thread(move || {
-        let written = write(accepted, &answer, &mut body);
-        body.finish(written)
-    });
-    Ok(response(accepted, written.await??))
-}
-
 /// Runs work that prepares an answer on a thread that work on images cannot take.
 ///
 /// # Errors
@@ -207,52 +179,13 @@ pub async fn on_own_thread<T: Send + 'static>(
     done.map_err(|_| ApiError::Internal("an answer could not be written".to_owned()))
 }
 
-/// Serializes an `answer` of a few kilobytes on this thread, because that is faster than another thread.
-///
-/// # Errors
-/// [`ApiError::Internal`] if it cannot be serialized.
-fn respond_small<T: Serialize>(accepted: Accepted, answer: &T) -> Result<Response, ApiError> {
-    let mut body = Vec::new();
-    write(accepted, answer, &mut body)?;
-    Ok(response(accepted, body))
-}
-
-fn write<T: Serialize>(
-    accepted: Accepted,
-    answer: &T,
-    body: &mut impl io::Write,
-) -> Result<(), ApiError> {
-    match accepted {
-        Accepted::Msgpack => answer
-            .serialize(&mut rmp_serde::Serializer::new(body).with_struct_map())
-            .map_err(|error| ApiError::Internal(error.to_string())),
-        Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => {
-            serde_json::to_writer(body, answer)
-                .map_err(|error| ApiError::Internal(error.to_string()))
-        }
-    }
-}
-
-fn response(accepted: Accepted, body: Vec<u8>) -> Response {
-    let media_type = match accepted {
-        Accepted::Msgpack => "application/msgpack",
-        Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => "application/json",
-    };
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(media_type)),
-        (VARY, HeaderValue::from_static("accept")),
-    ];
-    (headers, body).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn accepted(value: &'static str) -> Accepted {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static(value));
-        Accepted::image_or_structured(&headers)
+    fn headers(lines: &[&'static str]) -> HeaderMap {
+        let lines = lines.iter().copied().map(HeaderValue::from_static);
+        lines.map(|line| (ACCEPT, line)).collect()
     }
 
     #[test]
@@ -284,15 +217,14 @@ mod tests {
                 Accepted::Image(Some(EnhancedFormat::Webp)),
             ),
         ] {
-            assert_eq!(accepted(header), expected, "{header}");
+            let accepted = Accepted::image_or_structured(&headers(&[header]));
+            assert_eq!(accepted, expected, "{header}");
         }
     }
 
     #[test]
     fn an_image_type_is_ignored_if_it_is_not_offered() {
-        let mut headers = HeaderMap::new();
-        let accepted = "image/*, application/msgpack;q=0.5";
-        headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+        let headers = headers(&["image/*, application/msgpack;q=0.5"]);
         assert_eq!(Accepted::structured(&headers), Accepted::Msgpack);
     }
 
@@ -326,15 +258,10 @@ mod tests {
             ("application/*;q=0, */*;q=0.1", Accepted::Parts),
             ("application/x-npy;q=0.1, */*;q=0.5", Accepted::Json),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, HeaderValue::from_static(header));
+            let headers = headers(&[header]);
             assert_eq!(Accepted::tensors(&headers), expected, "{header}");
         }
-        // A header with several lines.
-        let mut headers = HeaderMap::new();
-        for line in ["application/json;q=0.5", "multipart/mixed;q=0.7"] {
-            headers.append(ACCEPT, HeaderValue::from_static(line));
-        }
-        assert_eq!(Accepted::tensors(&headers), Accepted::Parts);
+        let two_lines = headers(&["application/json;q=0.5", "multipart/mixed;q=0.7"]);
+        assert_eq!(Accepted::tensors(&two_lines), Accepted::Parts);
     }
 }

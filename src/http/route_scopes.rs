@@ -8,6 +8,8 @@ use axum::http::Method;
 use facescan_config::scope::Scope;
 use utoipa::openapi::{OpenApi, path::Operation, security::SecurityRequirement};
 
+use crate::http::openapi::routes::by_method;
+
 /// The name of the security scheme in annotations.
 pub const SCHEME: &str = "key";
 
@@ -34,21 +36,13 @@ pub struct RouteScopes {
 
 impl RouteScopes {
     /// Reads the requirements of a document.
-    pub fn of(document: &OpenApi) -> Self {
+    pub fn from_document(document: &OpenApi) -> Self {
         let mut paths = HashMap::new();
         for (path, item) in &document.paths.paths {
-            let operations = [
-                (Method::GET, &item.get),
-                (Method::POST, &item.post),
-                (Method::PUT, &item.put),
-                (Method::PATCH, &item.patch),
-                (Method::DELETE, &item.delete),
-            ];
-            let requirements = operations
-                .into_iter()
-                .filter_map(|(method, operation)| Some((method, requirement(operation.as_ref()?))))
-                .collect();
-            paths.insert(path.clone(), requirements);
+            let operations = by_method(item);
+            let requirements =
+                operations.map(|(method, operation)| (method, requirement(operation)));
+            paths.insert(path.clone(), requirements.collect());
         }
         Self { paths: Some(paths) }
     }

@@ -159,7 +159,7 @@ impl Connections {
         limit_unsent(&stream);
         match &self.tls {
             None => {
-                let first = version::of_first_bytes(&stream);
+                let first = version::from_first_bytes(&stream);
                 if let Some(version) = self.in_time(first).await {
                     self.serve_http(self.limited(stream), version, connection)
                         .await;
@@ -169,7 +169,7 @@ impl Connections {
                 let accepted = tls.accept(self.limited(stream));
                 if let Some(stream) = self.in_time(accepted).await {
                     let agreed = stream.get_ref().get_ref().1.alpn_protocol();
-                    let version = version::of_protocol(agreed);
+                    let version = version::from_protocol(agreed);
                     self.serve_http(stream, version, connection).await;
                 }
             }

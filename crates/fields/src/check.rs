@@ -28,6 +28,22 @@ pub(super) fn check(shape: &Shape, tree: &Value, hidden: &[&str]) -> Vec<FieldEr
     check.errors
 }
 
+impl Shape {
+    /// Returns what is wrong with the value of one field, whatever the others are. A field that does not exist allows every
+    /// value.
+    pub fn check_field(&self, name: &str, value: &Value) -> Vec<FieldError> {
+        let mut check = Check {
+            shape: self,
+            hidden: &[],
+            errors: Vec::new(),
+        };
+        if let Some(property) = self.property(name) {
+            check.value(property, value, name);
+        }
+        check.errors
+    }
+}
+
 struct Check<'a> {
     shape: &'a Shape,
     hidden: &'a [&'a str],

@@ -48,14 +48,14 @@ pub fn read_options<O: Options>(tree: &Value) -> Result<O, FieldErrors> {
     Err(FieldErrors::from_options(errors))
 }
 
-/// Checks the ranges of options that no caller of the API sent.
+/// Checks the ranges of options that were not read with [`read_options`], such as those of a command line.
 ///
 /// # Errors
 /// [`FieldErrors`] with every option that is out of range.
-pub fn check_options<O: Options>(options: &O) -> Result<(), FieldErrors> {
+pub fn checked<O: Options>(options: O) -> Result<O, FieldErrors> {
     let shape = Shape::from_schema::<O>();
     // A direct conversion turns each `f32` into an `f64`, so 0.000001 would be less than that.
-    let text = serde_json::to_vec(options).unwrap_or_default();
+    let text = serde_json::to_vec(&options).unwrap_or_default();
     let tree = serde_json::from_slice(&text).unwrap_or_default();
     let mut errors = check::check(&shape, &tree, O::HIDDEN);
     // Options that are absent are not written, so only a number that is not finite becomes null.
@@ -66,7 +66,7 @@ pub fn check_options<O: Options>(options: &O) -> Result<(), FieldErrors> {
             .map(|(name, _)| FieldError::not_allowed(name, "a finite number")),
     );
     if errors.is_empty() {
-        Ok(())
+        Ok(options)
     } else {
         Err(FieldErrors::from_options(errors))
     }
@@ -341,9 +341,9 @@ mod tests {
             ..TestRequest::default()
         };
         // The nearest `f32` is above the maximum.
-        assert!(check_options(&with(0.6)).is_ok());
+        assert!(checked(with(0.6)).is_ok());
         for score in [1.5, f32::NAN, f32::INFINITY] {
-            assert!(check_options(&with(score)).is_err(), "{score}");
+            assert!(checked(with(score)).is_err(), "{score}");
         }
     }
 

@@ -78,7 +78,7 @@ impl Shape {
         self.property(name).is_some()
     }
 
-    fn property(&self, name: &str) -> Option<&Value> {
+    pub(super) fn property(&self, name: &str) -> Option<&Value> {
         self.root()["properties"].get(name)
     }
 

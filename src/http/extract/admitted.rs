@@ -1,19 +1,10 @@
 //! Admits requests: the body before it is read, and the images before they are processed.
 
-use std::sync::Arc;
-
-use axum::{
-    body::Body,
-    extract::Request,
-    http::{
-        HeaderMap,
-        header::{CONTENT_LENGTH, EXPECT},
-    },
-};
+use axum::{body::Body, extract::Request, http::header::EXPECT};
 use facescan_pipeline::admission::{AdmissionError, ImageReservation, Priority};
 use futures::StreamExt;
 
-use super::arriving::{self, SharedReservation};
+use super::arriving::{self, SharedReservation, stated_length};
 use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// The server drains the body of a refused request up to this size, so that the connection can be reused.
@@ -21,86 +12,45 @@ const MAX_DRAINED_BYTES: usize = 1 << 20;
 
 /// The reservations that a request holds until its answer is complete.
 pub struct RequestReservations {
-    _body: SharedReservation,
-    _images: ImageReservation,
+    pub(super) _body: SharedReservation,
+    pub(super) _images: ImageReservation,
 }
 
-/// A request whose body may be read.
-pub struct Admitted {
-    tenant: Arc<str>,
-    body: SharedReservation,
-}
-
-impl Admitted {
-    /// Returns the reservation of the body.
-    pub(super) fn body(&self) -> &SharedReservation {
-        &self.body
+/// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
+///
+/// # Errors
+/// [`ApiError::Overloaded`] if the byte budget cannot hold the body now, or if no image of the priority can be admitted.
+/// [`ApiError::BodyTooLarge`] if the stated length is too large.
+pub(super) async fn admit_body(
+    mut request: Request,
+    state: &AppState,
+    priority: Option<Priority>,
+) -> Result<(SharedReservation, Request), ApiError> {
+    let limit = state.config.server.max_body_bytes;
+    let stated = stated_length(request.headers());
+    if stated.is_some_and(|stated| stated > limit) {
+        return Err(ApiError::BodyTooLarge { limit });
     }
-
-    /// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
-    ///
-    /// # Errors
-    /// [`ApiError::Overloaded`] if the byte budget cannot hold the body now, or if no image of the priority can
-    /// be admitted. [`ApiError::BodyTooLarge`] if the stated length is too large.
-    pub async fn admit_body(
-        mut request: Request,
-        state: &AppState,
-        priority: Option<Priority>,
-    ) -> Result<(Self, Request), ApiError> {
-        let limit = state.config.server.max_body_bytes;
-        let stated = stated_length(request.headers());
-        if stated.is_some_and(|stated| stated > limit) {
-            return Err(ApiError::BodyTooLarge { limit });
-        }
-        let admission = &state.admission;
-        let tenant = context::from_request(&request)?.principal.tenant;
-        if let Err(full) = admission.check_capacity(&tenant, priority) {
-            return Err(refuse(request, stated, full).await);
-        }
-        match arriving::reserve(&mut request, admission, limit) {
-            Ok(body) => Ok((Self { tenant, body }, request)),
-            Err(ApiError::Overloaded(full)) => Err(refuse(request, stated, full).await),
-            Err(error) => Err(error),
-        }
+    let admission = &state.admission;
+    let tenant = context::from_request(&request)?.principal.tenant;
+    if let Err(full) = admission.check_capacity(&tenant, priority) {
+        return Err(refuse(request, stated, full).await);
     }
-
-    /// Admits the images of the request. Returns the reservations and the priority. By default, many images are bulk, and
-    /// so are images that must be fetched.
-    ///
-    /// # Errors
-    /// [`ApiError::Overloaded`] if too many images wait.
-    pub fn admit_images(
-        self,
-        state: &AppState,
-        named: Option<Priority>,
-        images: usize,
-        are_fetched: bool,
-    ) -> Result<(RequestReservations, Priority), ApiError> {
-        // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have
-        // bytes.
-        let named = named.or(are_fetched.then_some(Priority::Bulk));
-        let priority = priority_of(state, named, images);
-        let reservations = RequestReservations {
-            _images: state.admission.try_admit(&self.tenant, priority, images)?,
-            _body: self.body,
-        };
-        Ok((reservations, priority))
+    match arriving::reserve(&mut request, admission, limit) {
+        Ok(reservation) => Ok((reservation, request)),
+        Err(ApiError::Overloaded(full)) => Err(refuse(request, stated, full).await),
+        Err(error) => Err(error),
     }
 }
 
 /// Returns the priority of a request: the one it names, or the one for its number of images.
-pub fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> Priority {
+pub(super) fn priority_of(state: &AppState, named: Option<Priority>, images: usize) -> Priority {
     let is_bulk = images >= state.config.admission.bulk_min_images;
     named.unwrap_or(if is_bulk {
         Priority::Bulk
     } else {
         Priority::Interactive
     })
-}
-
-/// Returns the length of the body that the headers state.
-pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Drains a small body, then returns the error. Does not drain a body that the client sends only after `100 Continue`.

@@ -6,22 +6,21 @@
 use std::{
     error::Error,
     mem,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, ready},
+    task::{Poll, ready},
 };
 
 use axum::{
-    body::{Body, Bytes, HttpBody},
+    body::HttpBody as _,
     extract::Request,
+    http::{HeaderMap, header::CONTENT_LENGTH},
 };
 use facescan_pipeline::admission::{Admission, AdmissionError, byte_reservation::ByteReservation};
-use hyper::body::{Frame, SizeHint};
 
-use super::admitted::stated_length;
 use crate::http::{
     error::ApiError,
     middleware::{arrival::TooSlow, context},
+    wrapped_body::wrap,
 };
 
 /// The bytes that a body reserves before it arrives, unless it is shorter.
@@ -49,15 +48,29 @@ pub(super) fn reserve(
     }
     let reservation = admission.try_reserve_body(&tenant, first)?;
     let reservation = Arc::new(Mutex::new(reservation));
-    let arriving = ArrivingBody {
-        body: mem::take(request.body_mut()),
+    let mut arrived = Arrived {
         reservation: Arc::clone(&reservation),
-        arrived: 0,
+        bytes: 0,
         reserved: first,
         most,
     };
-    *request.body_mut() = Body::new(arriving);
+    let body = mem::take(request.body_mut());
+    *request.body_mut() = wrap(body, move |body, context| {
+        let frame = ready!(body.poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(0, |data| data.len());
+            if let Err(full) = arrived.count(bytes) {
+                return Poll::Ready(Some(Err(axum::Error::new(full))));
+            }
+        }
+        Poll::Ready(frame)
+    });
     Ok(reservation)
+}
+
+/// Returns the length of the body that the headers state.
+pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Returns the cause of a type, if an error has one.
@@ -85,55 +98,27 @@ pub(super) fn incomplete(error: &(dyn Error + 'static)) -> ApiError {
     ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
 }
 
-/// A body that reserves what arrives.
-struct ArrivingBody {
-    body: Body,
+/// What has arrived of a body, and what is reserved for it.
+struct Arrived {
     reservation: SharedReservation,
-    arrived: usize,
+    bytes: usize,
     reserved: usize,
     /// The largest reservation.
     most: usize,
 }
 
-impl ArrivingBody {
+impl Arrived {
     /// Counts bytes that have arrived. The reservation doubles, so that it grows only a few times.
     fn count(&mut self, bytes: usize) -> Result<(), AdmissionError> {
-        self.arrived += bytes;
-        if self.arrived > self.reserved && self.reserved < self.most {
+        self.bytes += bytes;
+        if self.bytes > self.reserved && self.reserved < self.most {
             let doubled = self.reserved.saturating_mul(2);
-            self.reserved = self.arrived.max(doubled).min(self.most);
+            self.reserved = self.bytes.max(doubled).min(self.most);
             let reservation = self.reservation.lock();
             reservation
                 .unwrap_or_else(PoisonError::into_inner)
                 .grow_to(self.reserved)?;
         }
         Ok(())
-    }
-}
-
-impl HttpBody for ArrivingBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame {
-            let bytes = frame.data_ref().map_or(0, |data| data.len());
-            if let Err(full) = self.count(bytes) {
-                return Poll::Ready(Some(Err(axum::Error::new(full))));
-            }
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -20,8 +20,7 @@ use utoipa::ToSchema;
 use self::{items::Items, lines::Lines};
 use super::{
     BodyFormat,
-    admitted::stated_length,
-    arriving::{self, SharedReservation},
+    arriving::{self, SharedReservation, stated_length},
     content::{ReadBody, read_body},
     options::SentOptions,
 };
@@ -98,7 +97,7 @@ enum SubmissionFormat {
 }
 
 impl SubmissionFormat {
-    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+    fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
         let value = headers
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok());
@@ -107,22 +106,10 @@ impl SubmissionFormat {
             Some("application/x-ndjson" | "application/ndjson" | "application/jsonl") => {
                 Ok(Self::Ndjson)
             }
-            _ => BodyFormat::of(headers).map(Self::Body),
+            _ => BodyFormat::from_headers(headers).map(Self::Body),
         }
     }
-}
 
-/// A submission: its head, and its entries to be read.
-pub struct BatchBody {
-    /// The head. Empty if the body adds items to a batch.
-    pub head: HeadFields,
-    /// The entries.
-    pub entries: Entries,
-    /// The reservation of the body. Hold it until all entries are read.
-    pub reservation: SharedReservation,
-}
-
-impl SubmissionFormat {
     /// Reserves the bytes of a body that are held at a time.
     fn reserve(
         &self,
@@ -143,6 +130,16 @@ impl SubmissionFormat {
     }
 }
 
+/// A submission: its head, and its entries to be read.
+pub struct BatchBody {
+    /// The head. Empty if the body adds items to a batch.
+    pub head: HeadFields,
+    /// The entries.
+    pub entries: Entries,
+    /// The reservation of the body. Hold it until all entries are read.
+    pub reservation: SharedReservation,
+}
+
 /// The entries of a submission.
 pub enum Entries {
     /// Entries that are read already.
@@ -161,7 +158,7 @@ impl BatchBody {
         state: &AppState,
         has_head: bool,
     ) -> Result<Self, ApiError> {
-        let format = SubmissionFormat::of(request.headers())?;
+        let format = SubmissionFormat::from_headers(request.headers())?;
         let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
         let reservation = format.reserve(&mut request, state)?;
         let (entries, head, errors) = match format {

@@ -69,9 +69,6 @@ impl Default for Left {
 
 impl FieldReader {
     /// Returns what reads the value of the next field, after `read` fields.
-    ///
-    /// # Errors
-    /// An error if the object has too many fields, or if the name is too long.
     pub(super) fn value<'de, E: Error>(
         &self,
         name: &str,

@@ -14,8 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use super::{
-    admitted::stated_length,
-    arriving::{SharedReservation, incomplete},
+    arriving::{SharedReservation, incomplete, stated_length},
     body::MAX_NESTING,
     texts::{self, LongText},
 };
@@ -94,9 +93,6 @@ pub(super) struct TooLarge {
 }
 
 /// Reads a JSON or msgpack body, and parses it.
-///
-/// # Errors
-/// The errors of [`body`], or the error of a body that cannot be parsed or has too many entries.
 pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
     request: Request,
     state: &AppState,
@@ -147,9 +143,6 @@ impl From<ParseError> for ApiError {
 }
 
 /// Parses JSON.
-///
-/// # Errors
-/// [`ParseError`] if it is no JSON, or no `T`.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
@@ -194,9 +187,6 @@ fn from_packed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
 }
 
 /// Checks that a body begins like an object. Says what it is otherwise, because clients mix up the bytes and their type.
-///
-/// # Errors
-/// [`ApiError::InvalidBody`] if it does not.
 pub(super) fn check_is_object(body: &[u8], is_json: bool) -> Result<(), ApiError> {
     let first = match is_json {
         true => body.trim_ascii_start().first(),
@@ -221,9 +211,6 @@ pub(super) fn check_is_object(body: &[u8], is_json: bool) -> Result<(), ApiError
 }
 
 /// Reserves as much again as a body of `bytes` bytes, for what is built from it.
-///
-/// # Errors
-/// [`ApiError::Overloaded`] if the byte budget is used up.
 fn reserve_parsed(reservation: &SharedReservation, bytes: usize) -> Result<(), ApiError> {
     let mut reservation = reservation.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(reservation.grow_to(bytes.saturating_mul(2))?)

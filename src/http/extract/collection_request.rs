@@ -1,34 +1,37 @@
 //! A request for a collection, or for something in a collection, by the ids in its path.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Deref};
 
 use axum::{
     extract::{FromRequestParts, Path},
     http::request::Parts,
 };
-use facescan_audit::{AuditError, AuditEvent};
-use facescan_pipeline::context::RequestContext;
+use facescan_audit::AuditEvent;
 use facescan_recognition::error::RecognitionError;
 use facescan_store::Collection;
 use uuid::Uuid;
 
-use crate::http::{AppState, error::ApiError, middleware::context::Context, respond::Accepted};
+use super::api_request::{ApiRequest, id};
+use crate::http::{AppState, error::ApiError};
 
 /// The names of ids in the path that follow the id of the collection.
 const MEMBERS: [&str; 4] = ["subject", "enrollment", "person", "clustering"];
 
 /// A request for a collection of the caller's tenant.
 pub struct CollectionRequest {
-    /// The application.
-    pub state: AppState,
-    /// The context of the request.
-    pub context: RequestContext,
+    request: ApiRequest,
     /// The id of the collection.
     pub id: Uuid,
     /// The id of a subject, an enrollment, a person or a clustering, if the path has one.
-    pub member: Option<Uuid>,
-    /// The format that the caller accepts.
-    pub accepted: Accepted,
+    member: Option<Uuid>,
+}
+
+impl Deref for CollectionRequest {
+    type Target = ApiRequest;
+
+    fn deref(&self) -> &ApiRequest {
+        &self.request
+    }
 }
 
 impl CollectionRequest {
@@ -51,15 +54,15 @@ impl CollectionRequest {
     /// Records what the request reads, if the settings say so.
     ///
     /// # Errors
-    /// [`AuditError`] if it cannot be recorded.
+    /// Returns an error if the audit trail cannot be written.
     pub async fn record_read(
         &self,
         action: &'static str,
         target: Uuid,
         details: serde_json::Value,
-    ) -> Result<(), AuditError> {
-        let event = AuditEvent::read(action, target).with(details);
-        self.state.audit.record(&self.context, event).await
+    ) -> Result<(), ApiError> {
+        self.record(AuditEvent::read(action, target).with(details))
+            .await
     }
 
     /// Returns the id of the subject, the enrollment, the person or the clustering.
@@ -76,24 +79,17 @@ impl FromRequestParts<AppState> for CollectionRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
-        let Context(context) = Context::from_request_parts(parts, state).await?;
+        let request = ApiRequest::from_request_parts(parts, state).await?;
         let path = Path::<HashMap<String, String>>::from_request_parts(parts, state).await;
-        // A malformed id cannot belong to anything stored, so the answer is also 404.
         let Path(ids) = path.map_err(|_| {
             ApiError::NotFound("an id in the path is not valid text; ids are UUIDs".to_owned())
         })?;
-        let parse = |text: &String| {
-            text.parse()
-                .map_err(|_| ApiError::NotFound(format!("`{text}` is not an id; ids are UUIDs")))
-        };
-        let id = ids.get("id").map(parse).transpose()?;
+        let collection = ids.get("id").map(|text| id(text)).transpose()?;
         let member = MEMBERS.iter().find_map(|name| ids.get(*name));
         Ok(Self {
-            state: AppState::clone(state),
-            context,
-            id: id.unwrap_or_default(),
-            member: member.map(parse).transpose()?,
-            accepted: Accepted::structured(&parts.headers),
+            request,
+            id: collection.unwrap_or_default(),
+            member: member.map(|text| id(text)).transpose()?,
         })
     }
 }

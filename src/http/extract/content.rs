@@ -44,21 +44,15 @@ pub(super) trait Content: Default + Send + 'static {
     const ENTRY: &'static [&'static str];
     /// The names of the parts of a form that have images.
     const PARTS: &'static str;
-    /// The most entries of a list.
+    /// The entries of a list after which nothing is read.
     const MOST: usize = MAX_IMAGES;
     /// Whether the other fields describe the content, as those of a batch do. Otherwise there are only options.
     const HAS_HEAD: bool = false;
 
-    /// Takes an entry of a field.
-    ///
-    /// # Errors
-    /// Everything that is wrong with the entry.
+    /// Takes an entry of a field. Returns everything that is wrong with it.
     fn add(&mut self, field: &'static str, entry: Entry) -> Result<(), Vec<FieldError>>;
 
     /// Takes a part of a form, or returns it if it has an option.
-    ///
-    /// # Errors
-    /// The error of a part that has no entry.
     fn add_part(&mut self, part: Part) -> Result<Option<Part>, ApiError>;
 
     /// Takes a body that is an image.
@@ -67,18 +61,30 @@ pub(super) trait Content: Default + Send + 'static {
     /// [`ApiError::UnsupportedMediaType`] if one image is not enough.
     fn add_image(&mut self, bytes: Bytes) -> Result<(), ApiError>;
 
-    /// Checks the number of entries. `limit` is the number of images that a request may have.
-    ///
-    /// # Errors
-    /// [`ApiError::TooManyImages`] or [`ApiError::TooManyItems`].
-    fn check_count(&self, limit: usize) -> Result<(), ApiError>;
+    /// Returns the number of entries of the longest list.
+    fn count(&self) -> usize;
+
+    /// Returns the most entries of a list. `limit` is the number of images that a request may have.
+    fn most(limit: usize) -> usize {
+        limit
+    }
 
     /// Returns the most entries of a form.
-    fn most_parts(limit: usize) -> usize;
+    fn most_parts(limit: usize) -> usize {
+        Self::most(limit)
+    }
 
-    /// Returns the error of a list with more than [`Self::MOST`] entries.
+    /// Returns the error of a list with too many entries.
     fn too_many(limit: usize) -> ApiError {
         ApiError::TooManyImages { limit }
+    }
+
+    /// Checks the number of entries.
+    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
+        match self.count() > Self::most(limit) {
+            true => Err(Self::too_many(limit)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -117,9 +123,6 @@ impl<C: Content> ReadBody<C> {
 }
 
 /// Reads a body in its format.
-///
-/// # Errors
-/// The error of a body that does not arrive, cannot be parsed or has too many entries.
 pub(super) async fn read_body<C: Content>(
     format: BodyFormat,
     request: Request,

@@ -65,23 +65,22 @@ impl<'de> DeserializeSeed<'de> for EntrySeed {
     }
 }
 
-/// Implements the methods of a visitor for every value that is no list and no object. They skip it and return `$value`.
-macro_rules! skip_plain {
-    ($value:expr) => {
-        $crate::http::extract::entry::skip_plain! {
-            @ $value;
-            visit_bool: bool,
-            visit_i64: i64,
-            visit_u64: u64,
-            visit_f64: f64,
-            visit_str: &str,
-            visit_bytes: &[u8],
-        }
-    };
-    (@ $value:expr; $($method:ident: $type:ty,)+) => {
+/// Implements methods of a visitor that skip their value and return `$value`.
+macro_rules! skip {
+    ($value:expr; $($method:ident: $type:ty),+) => {
         $(fn $method<E: serde::de::Error>(self, _: $type) -> Result<Self::Value, E> {
             Ok($value)
         })+
+    };
+}
+
+/// Implements the methods of a visitor for every value that is no list and no object. They skip it and return `$value`.
+macro_rules! skip_plain {
+    ($value:expr) => {
+        $crate::http::extract::entry::skip! {
+            $value;
+            visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str, visit_bytes: &[u8]
+        }
 
         fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
             Ok($value)
@@ -89,7 +88,7 @@ macro_rules! skip_plain {
     };
 }
 
-pub(super) use skip_plain;
+pub(super) use {skip, skip_plain};
 
 impl<'de> Visitor<'de> for EntrySeed {
     type Value = Entry;
@@ -213,21 +212,7 @@ impl<'de, T: FieldContent> Deserialize<'de> for Loose<T> {
                 Ok(Loose::Absent)
             }
 
-            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Loose<T>, E> {
-                Ok(Loose::OtherType)
-            }
-
-            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Loose<T>, E> {
-                Ok(Loose::OtherType)
-            }
-
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Loose<T>, E> {
-                Ok(Loose::OtherType)
-            }
-
-            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Loose<T>, E> {
-                Ok(Loose::OtherType)
-            }
+            skip! { Loose::OtherType; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64 }
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose<T>, A::Error> {
                 while list.next_element::<IgnoredAny>()?.is_some() {}

@@ -33,9 +33,6 @@ pub(super) const FACE_FIELDS: &[&str] = &["data", "url", "face_id", "embedding",
 
 impl FaceInput {
     /// Reads a face of a body.
-    ///
-    /// # Errors
-    /// Everything that is wrong with its fields.
     pub(super) fn from_entry(entry: Entry) -> Result<Self, Vec<FieldError>> {
         if !entry.errors.is_empty() {
             return Err(entry.errors);
@@ -75,9 +72,6 @@ impl FaceInput {
 }
 
 /// Reads the id of a stored face.
-///
-/// # Errors
-/// The error of the field `name` if the text is no id.
 pub(super) fn stored(text: &str, name: &str) -> Result<FaceInput, FieldError> {
     let id = text.trim().parse().map(FaceInput::Stored);
     id.map_err(|_| FieldError::not_allowed(name, "the id of a face, which is a UUID"))

@@ -3,32 +3,20 @@
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::{FieldError, FieldErrors};
-use facescan_pipeline::{
-    context::RequestContext, core::options::RequestOptions, ingest::source::ImageInput,
-};
+use facescan_pipeline::{core::options::RequestOptions, ingest::source::ImageInput};
 
 use super::{
-    admitted::RequestReservations,
     content::{Content, EntryField},
     entry::Entry,
     face_input::{FACE_FIELDS, FaceInput, stored},
     form::{self, Part},
     images::image,
-    request::{ReadRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest, read_request},
 };
 use crate::http::{AppState, error::ApiError};
 
-/// The faces of a request and its options.
-pub struct FacesRequest<O> {
-    /// The context of the request, with the priority that its images have.
-    pub context: RequestContext,
-    /// The faces, at least one.
-    pub faces: Vec<FaceInput>,
-    /// The options as sent.
-    pub options: O,
-    /// The reservations of the request. Hold them until the answer is written.
-    pub reservations: RequestReservations,
-}
+/// A request with faces.
+pub type FacesRequest<O> = AdmittedRequest<Vec<FaceInput>, O>;
 
 /// The faces of a body, in any format.
 #[derive(Default)]
@@ -63,15 +51,19 @@ impl Content for Faces {
         Ok(())
     }
 
-    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
-        if self.0.len() > limit {
-            return Err(ApiError::TooManyImages { limit });
-        }
-        Ok(())
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl AdmittedContent for Vec<FaceInput> {
+    fn images(&self) -> impl Iterator<Item = &ImageInput> {
+        self.iter().filter_map(FaceInput::image)
     }
 
-    fn most_parts(limit: usize) -> usize {
-        limit
+    /// Vectors and stored faces are compared too.
+    fn count(&self) -> usize {
+        self.len()
     }
 }
 
@@ -79,20 +71,10 @@ impl<O: RequestOptions> FromRequest<AppState> for FacesRequest<O> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let read: ReadRequest<Faces, O> = read_request(request, state).await?;
-        if read.content.0.is_empty() {
-            return Err(ApiError::missing_image("send at least one face"));
-        }
-        let images = || read.content.0.iter().filter_map(FaceInput::image);
-        let are_fetched = images().any(ImageInput::is_fetched);
-        // Vectors and stored faces are compared too.
-        let count = read.content.0.len();
-        let admitted = read.admit(state, count, are_fetched)?;
-        Ok(Self {
-            context: admitted.context,
-            faces: admitted.content.0,
-            options: admitted.options,
-            reservations: admitted.reservations,
-        })
+        let check = |Faces(faces)| match faces.is_empty() {
+            true => Err(ApiError::missing_image("send at least one face")),
+            false => Ok(faces),
+        };
+        read_request(request, state, check).await
     }
 }

@@ -8,14 +8,11 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use axum::{
-    extract::Request,
-    http::{HeaderMap, header::CONTENT_TYPE},
-};
+use axum::{extract::Request, http::HeaderMap};
 use bytes::Bytes;
 use facescan_pipeline::ingest::text::NUL;
 use memchr::memmem::Finder;
-use mime::{BOUNDARY, Mime};
+use mime::BOUNDARY;
 
 pub(super) use self::options::FormOptions;
 
@@ -23,6 +20,7 @@ use self::disposition::Disposition;
 use super::{
     body::MAX_OPTIONS_BYTES,
     body_reader::{body, parse},
+    content_type,
 };
 use crate::http::{AppState, error::ApiError, middleware::context};
 
@@ -98,10 +96,7 @@ where
 }
 
 fn boundary(headers: &HeaderMap) -> Result<String, ApiError> {
-    let value = headers.get(CONTENT_TYPE);
-    let parsed = value.and_then(|value| value.to_str().ok()?.parse::<Mime>().ok());
-    let boundary = parsed
-        .as_ref()
+    let boundary = content_type(headers)
         .and_then(|parsed| Some(parsed.get_param(BOUNDARY)?.as_str().to_owned()))
         .filter(|boundary| !boundary.is_empty());
     boundary.ok_or_else(|| {
@@ -120,9 +115,6 @@ pub(super) fn is_image(name: &str) -> bool {
 }
 
 /// Checks the number of parts of a form.
-///
-/// # Errors
-/// [`ApiError::InvalidBody`] if there are more than `most`.
 pub(super) fn check_count(parts: usize, most: usize) -> Result<(), ApiError> {
     match parts > most {
         true => Err(ApiError::invalid_body(format!(

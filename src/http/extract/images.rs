@@ -3,38 +3,26 @@
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::FieldError;
-use facescan_pipeline::{
-    context::RequestContext, core::options::RequestOptions, ingest::source::ImageInput,
-};
+use facescan_pipeline::{core::options::RequestOptions, ingest::source::ImageInput};
 
 use super::{
-    admitted::RequestReservations,
     content::{Content, EntryField},
     entry::Entry,
     form::{self, Part},
-    request::{ReadRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest, read_request},
 };
 use crate::http::{AppState, error::ApiError};
 
-/// The images and options of a request, in any format.
-pub struct ImageRequest<O> {
-    /// The context of the request, with the priority that its images have.
-    pub context: RequestContext,
-    /// At least one image.
-    pub images: Vec<ImageInput>,
-    /// The masks of the images, where the options take some.
-    pub masks: Vec<ImageInput>,
-    /// The options as sent.
-    pub options: O,
-    /// The reservations of the request. Hold them until the answer is written.
-    pub reservations: RequestReservations,
-}
+/// A request with images.
+pub type ImageRequest<O> = AdmittedRequest<Images, O>;
 
 /// The images of a body, in any format.
 #[derive(Default)]
-struct Images {
-    images: Vec<ImageInput>,
-    masks: Vec<ImageInput>,
+pub struct Images {
+    /// The images.
+    pub images: Vec<ImageInput>,
+    /// Their masks, where the options take some.
+    pub masks: Vec<ImageInput>,
     /// The names of the parts of a form that are no images, for the error of one without an image.
     other_parts: Vec<String>,
 }
@@ -104,11 +92,8 @@ impl Content for Images {
         Ok(())
     }
 
-    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
-        if self.images.len().max(self.masks.len()) > limit {
-            return Err(ApiError::TooManyImages { limit });
-        }
-        Ok(())
+    fn count(&self) -> usize {
+        self.images.len().max(self.masks.len())
     }
 
     fn most_parts(limit: usize) -> usize {
@@ -118,7 +103,7 @@ impl Content for Images {
 
 impl Images {
     /// Checks that there is an image, and no mask that nobody reads.
-    fn check<O: RequestOptions>(&self) -> Result<(), ApiError> {
+    fn checked<O: RequestOptions>(self) -> Result<Self, ApiError> {
         if self.images.is_empty() {
             return Err(match self.other_parts.as_slice() {
                 [] => ApiError::missing_image("send at least one"),
@@ -136,7 +121,17 @@ impl Images {
                 "is unknown: only /process takes masks",
             ));
         }
-        Ok(())
+        Ok(self)
+    }
+}
+
+impl AdmittedContent for Images {
+    fn images(&self) -> impl Iterator<Item = &ImageInput> {
+        self.images.iter().chain(&self.masks)
+    }
+
+    fn count(&self) -> usize {
+        self.images.len() + self.masks.len()
     }
 }
 
@@ -144,19 +139,7 @@ impl<O: RequestOptions + Send> FromRequest<AppState> for ImageRequest<O> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let read: ReadRequest<Images, O> = read_request(request, state).await?;
-        read.content.check::<O>()?;
-        let images = || read.content.images.iter().chain(&read.content.masks);
-        let are_fetched = images().any(ImageInput::is_fetched);
-        let count = images().count();
-        let admitted = read.admit(state, count, are_fetched)?;
-        Ok(Self {
-            context: admitted.context,
-            images: admitted.content.images,
-            masks: admitted.content.masks,
-            options: admitted.options,
-            reservations: admitted.reservations,
-        })
+        read_request(request, state, Images::checked::<O>).await
     }
 }
 
@@ -186,25 +169,16 @@ mod tests {
         errors.into_iter().map(text).collect()
     }
 
+    /// Other mistakes are in `tests/it/mistakes`.
     #[test]
     fn every_mistake_of_a_body_is_found() {
         for (json, expected) in [
             (r#"{"images":[{"data":"aGk="}]}"#, vec![]),
             (
-                r#"{"image":"aGk=","max_faces":1,"url":"x"}"#,
+                r#"{"images":[{"id":7}],"masks":7,"max_faces":1}"#,
                 vec![
-                    "image is unknown; did you mean `images`?",
                     "max_faces is an option; put it under `options`",
-                    r#"url belongs in `images`; send "images": [{"url": …}]"#,
-                    r#"images is missing; send a list of images such as [{"data": "<base64>"}]"#,
-                ],
-            ),
-            (
-                r#"{"images":["aGk=",{"dta":"aGk="},{"id":7}],"masks":7}"#,
-                vec![
-                    r#"images[0] must be an object such as {"data": "<base64>"}"#,
-                    "images[1].dta is unknown; did you mean `data`?",
-                    "images[2].id must be text",
+                    "images[0].id must be text",
                     "masks must be a list of objects",
                 ],
             ),

@@ -3,31 +3,21 @@
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::{FieldError, FieldErrors};
-use facescan_pipeline::{context::RequestContext, ingest::source::ImageInput};
+use facescan_pipeline::ingest::source::ImageInput;
 use facescan_recognition::verify::VerifyRequest;
 
 use super::{
-    admitted::RequestReservations,
     content::{Content, EntryField},
     entry::Entry,
     face_input::{FACE_FIELDS, FaceInput, stored},
     form::Part,
     images::image,
-    request::{ReadRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest, read_request},
 };
 use crate::http::{AppState, error::ApiError};
 
-/// The two faces of a request and its options.
-pub struct PairRequest {
-    /// The context of the request, with the priority that its images have.
-    pub context: RequestContext,
-    /// The faces `a` and `b`.
-    pub faces: [FaceInput; 2],
-    /// The options as sent.
-    pub options: VerifyRequest,
-    /// The reservations of the request. Hold them until the answer is written.
-    pub reservations: RequestReservations,
-}
+/// A request with the faces `a` and `b`.
+pub type PairRequest = AdmittedRequest<[FaceInput; 2], VerifyRequest>;
 
 /// What to send as a face.
 const FACE: &str = r#"a face such as {"data": "<base64>"}"#;
@@ -87,11 +77,11 @@ impl Content for Pair {
         ))
     }
 
-    fn check_count(&self, _: usize) -> Result<(), ApiError> {
-        Ok(())
+    fn count(&self) -> usize {
+        [&self.a, &self.b].into_iter().flatten().count()
     }
 
-    fn most_parts(_: usize) -> usize {
+    fn most(_: usize) -> usize {
         2
     }
 }
@@ -100,51 +90,41 @@ impl Pair {
     fn side(&mut self, is_a: bool) -> &mut Option<FaceInput> {
         if is_a { &mut self.a } else { &mut self.b }
     }
-}
 
-/// Returns the error of the faces that a form does not have.
-fn missing(is_missing: [bool; 2]) -> ApiError {
-    let sides = ["a", "b"].into_iter().zip(is_missing);
-    let errors = sides
-        .filter(|(_, is_missing)| *is_missing)
-        .map(|(name, _)| {
+    /// Returns both faces, or the error of those that are missing.
+    fn checked(self) -> Result<[FaceInput; 2], ApiError> {
+        let sides = [("a", self.a.is_none()), ("b", self.b.is_none())];
+        if let (Some(a), Some(b)) = (self.a, self.b) {
+            return Ok([a, b]);
+        }
+        let missing = sides.into_iter().filter(|(_, is_missing)| *is_missing);
+        let errors = missing.map(|(name, _)| {
             let detail =
                 format!("is missing; send an image as `{name}`, or an id as `{name}_face_id`");
             FieldError::new(name, detail)
         });
-    FieldErrors {
-        noun: "part",
-        errors: errors.collect(),
+        let errors = FieldErrors {
+            noun: "part",
+            errors: errors.collect(),
+        };
+        Err(errors.into())
     }
-    .into()
+}
+
+impl AdmittedContent for [FaceInput; 2] {
+    fn images(&self) -> impl Iterator<Item = &ImageInput> {
+        self.iter().filter_map(FaceInput::image)
+    }
+
+    fn count(&self) -> usize {
+        self.images().count()
+    }
 }
 
 impl FromRequest<AppState> for PairRequest {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let read: ReadRequest<Pair, VerifyRequest> = read_request(request, state).await?;
-        let Pair { a, b } = &read.content;
-        let is_missing = [a.is_none(), b.is_none()];
-        let images = || [a, b].into_iter().flatten().filter_map(FaceInput::image);
-        let are_fetched = images().any(ImageInput::is_fetched);
-        let count = images().count();
-        if is_missing.contains(&true) {
-            return Err(missing(is_missing));
-        }
-        let admitted = read.admit(state, count, are_fetched)?;
-        let Pair {
-            a: Some(a),
-            b: Some(b),
-        } = admitted.content
-        else {
-            return Err(missing(is_missing));
-        };
-        Ok(Self {
-            context: admitted.context,
-            faces: [a, b],
-            options: admitted.options,
-            reservations: admitted.reservations,
-        })
+        read_request(request, state, Pair::checked).await
     }
 }

@@ -2,47 +2,56 @@
 
 use axum::extract::Request;
 use facescan_fields::{FieldErrors, Shape};
-use facescan_pipeline::{context::RequestContext, core::options::RequestOptions};
+use facescan_pipeline::{
+    admission::Priority, context::RequestContext, core::options::RequestOptions,
+    ingest::source::ImageInput,
+};
 
 use super::{
     BodyFormat,
-    admitted::{Admitted, RequestReservations, priority_of},
+    admitted::{RequestReservations, admit_body, priority_of},
     content::{Content, ReadBody, read_body},
     options::SentOptions,
 };
 use crate::http::{AppState, error::ApiError, middleware::context};
 
-/// A request that has been read. Its images are not admitted yet.
-pub(super) struct ReadRequest<C, O> {
-    context: RequestContext,
-    /// What the body has.
-    pub content: C,
-    options: O,
-    admitted: Admitted,
-}
-
-/// A request whose images may be processed.
-pub(super) struct AdmittedRequest<C, O> {
+/// A request whose images may be processed. `C` is what its body has.
+pub struct AdmittedRequest<C, O> {
     /// The context of the request, with the priority that its images have.
     pub context: RequestContext,
-    /// What the body has.
+    /// What the body has: at least one image or face.
     pub content: C,
     /// The options as sent.
     pub options: O,
-    /// The reservations of the request.
+    /// The reservations of the request. Hold them until the answer is written.
     pub reservations: RequestReservations,
 }
 
-/// Reads the query and the body of a request.
+/// What a body has, when nothing of it is missing.
+pub(super) trait AdmittedContent {
+    /// Returns the images.
+    fn images(&self) -> impl Iterator<Item = &ImageInput>;
+
+    /// Returns the number of images and faces to admit.
+    fn count(&self) -> usize;
+}
+
+/// Reads the query and the body of a request. If `check` accepts the content, admits its images.
 ///
 /// # Errors
-/// The error of a body that is refused or cannot be parsed, or one with everything that is wrong with its fields and with the
-/// options.
-pub(super) async fn read_request<C: Content, O: RequestOptions>(
+/// The error of a body that is refused or cannot be parsed, one with everything that is wrong with its fields and with the
+/// options, the error of `check`, or [`ApiError::Overloaded`] if too many images wait.
+pub(super) async fn read_request<C, O, T>(
     request: Request,
     state: &AppState,
-) -> Result<ReadRequest<C, O>, ApiError> {
-    let format = BodyFormat::of(request.headers())?;
+    check: impl FnOnce(C) -> Result<T, ApiError> + Send,
+) -> Result<AdmittedRequest<T, O>, ApiError>
+where
+    C: Content,
+    O: RequestOptions,
+    T: AdmittedContent,
+{
+    let format = BodyFormat::from_headers(request.headers())?;
     let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
     // A request with one image can be refused before its body is read. Invalid options are reported after the body.
     let priority = match format {
@@ -52,56 +61,36 @@ pub(super) async fn read_request<C: Content, O: RequestOptions>(
         }
         BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
     };
-    let context = context::from_request(&request)?;
-    let (admitted, request) = Admitted::admit_body(request, state, priority).await?;
-    let mut body: ReadBody<C> = read_body(format, request, state, admitted.body()).await?;
-    let mut errors = FieldErrors::from_fields(body.field_errors(&Shape::from_schema::<O>()));
-    let options = query.overridden_by(body.options).read::<O>();
-    let options = match (options, errors.errors.is_empty()) {
-        (Ok(options), true) => options,
-        (Err(options), true) => return Err(options.into()),
-        (options, false) => {
-            errors.errors.extend(
-                options
-                    .err()
-                    .map_or_else(Vec::new, |options| options.errors),
-            );
+    let mut context = context::from_request(&request)?;
+    let (reservation, request) = admit_body(request, state, priority).await?;
+    let mut body: ReadBody<C> = read_body(format, request, state, &reservation).await?;
+    let fields = body.field_errors(&Shape::from_schema::<O>());
+    let options = match query.overridden_by(body.options).read::<O>() {
+        Ok(options) if fields.is_empty() => options,
+        Err(options) if fields.is_empty() => return Err(options.into()),
+        options => {
+            let mut errors = FieldErrors::from_fields(fields);
+            errors
+                .errors
+                .extend(options.err().into_iter().flat_map(|of| of.errors));
             return Err(errors.into());
         }
     };
-    Ok(ReadRequest {
+    let content = check(body.content)?;
+    let (count, named) = (content.count(), options.priority());
+    // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have bytes.
+    let are_fetched = content.images().any(ImageInput::is_fetched);
+    let named = named.or(are_fetched.then_some(Priority::Bulk));
+    context.priority = priority_of(state, named, count);
+    let tenant = &context.principal.tenant;
+    let images = state.admission.try_admit(tenant, context.priority, count)?;
+    Ok(AdmittedRequest {
         context,
-        content: body.content,
+        content,
         options,
-        admitted,
+        reservations: RequestReservations {
+            _body: reservation,
+            _images: images,
+        },
     })
-}
-
-impl<C, O: RequestOptions> ReadRequest<C, O> {
-    /// Admits the images. `are_fetched` is whether one of them has a URL.
-    ///
-    /// # Errors
-    /// [`ApiError::Overloaded`] if too many images wait.
-    pub(super) fn admit(
-        self,
-        state: &AppState,
-        images: usize,
-        are_fetched: bool,
-    ) -> Result<AdmittedRequest<C, O>, ApiError> {
-        let Self {
-            mut context,
-            content,
-            options,
-            admitted,
-        } = self;
-        let (reservations, priority) =
-            admitted.admit_images(state, options.priority(), images, are_fetched)?;
-        context.priority = priority;
-        Ok(AdmittedRequest {
-            context,
-            content,
-            options,
-            reservations,
-        })
-    }
 }

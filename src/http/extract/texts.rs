@@ -26,7 +26,7 @@ pub(super) struct LongText {
 }
 
 impl LongText {
-    fn of_field(name: &[u8]) -> Self {
+    fn from_field(name: &[u8]) -> Self {
         let name = String::from_utf8_lossy(name);
         Self {
             field: (!name.is_empty()).then(|| wording::beginning(&name, MAX_NAME_BYTES)),
@@ -71,7 +71,7 @@ fn check_json(body: &[u8]) -> Result<Vec<Range<usize>>, LongText> {
         let is_of_field =
             is_value || between.starts_with(b":") && between.trim_ascii_end().ends_with(b"[");
         check(text, is_value && before == LONG_FIELD)
-            .map_err(|_| LongText::of_field(if is_of_field { before } else { b"" }))?;
+            .map_err(|_| LongText::from_field(if is_of_field { before } else { b"" }))?;
         if has_escapes && text.len() > MAX_TEXT_BYTES {
             escaped.push(from..from + text.len());
         }
@@ -168,7 +168,7 @@ pub(super) fn check_msgpack(mut rest: &[u8]) -> Result<(), LongText> {
         let key = open
             .last_mut()
             .map_or(&b""[..], |outer| outer.count(content));
-        check(content, key == LONG_FIELD).map_err(|_| LongText::of_field(key))?;
+        check(content, key == LONG_FIELD).map_err(|_| LongText::from_field(key))?;
         if let Some((left, is_map)) = values(marker, after) {
             open.push(Open {
                 left,

@@ -50,9 +50,6 @@ impl<'de> Deserialize<'de> for VectorEntry {
 
 impl VectorEntry {
     /// Returns the values.
-    ///
-    /// # Errors
-    /// The error of a text that has none.
     pub(super) fn into_values(self) -> Result<Vec<f32>, FieldError> {
         let text = match self {
             Self::Numbers(values) => return Ok(values),

@@ -1,15 +1,11 @@
 //! `/batches`: create, read, list, close, cancel, retry and delete.
 
-mod events;
+pub mod events;
 mod export;
-mod items;
+pub mod items;
 mod stream_key;
-mod submit;
+pub mod submit;
 
-use axum::{
-    extract::{RawQuery, State},
-    http::HeaderMap,
-};
 use facescan_audit::AuditEvent;
 use facescan_batches::{answer::BatchAnswer, operation};
 use facescan_config::scope::Scope;
@@ -17,40 +13,21 @@ use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget, PageRequest};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
 use crate::{
     access::authenticator::require,
     http::{
-        AppState,
         error::ApiError,
-        extract::{read_query, stored_request::StoredRequest},
-        middleware::context::Context,
-        openapi::{
-            failures::{BatchFailures, ServiceFailures},
-            routes::routes,
-        },
+        extract::{api_request::ApiRequest, stored_request::StoredRequest},
+        openapi::failures::{BatchFailures, ServiceFailures},
         respond::{
-            Accepted,
             negotiated::{Negotiated, NoContent},
             page::{Listed, Page},
         },
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(submit::create, list))
-        .routes(routes!(read, delete))
-        .routes(routes!(submit::add_items, items::list))
-        .routes(routes!(close))
-        .routes(routes!(cancel))
-        .routes(routes!(retry))
-        .routes(routes!(events::stream))
-}
 
 /// The batches to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -94,7 +71,6 @@ impl From<StateFilter> for BatchState {
 }
 
 impl Listed for BatchAnswer {
-    const PAGE: &'static str = "BatchPage";
     const DESCRIPTION: &'static str = "A page of batches, newest first.";
 }
 
@@ -104,31 +80,25 @@ impl Listed for BatchAnswer {
     security(("key" = ["batch"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<BatchAnswer>>, ApiError> {
-    let query: BatchesQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchAnswer>>, ApiError> {
+    let query: BatchesQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = BatchFilter {
         state: query.state.map(BatchState::from),
         name: query.name,
     };
     let PageRequest { after, limit } = cursor.wanted();
-    let store = &state.batches.store;
-    let tenant = &context.principal.tenant;
-    let listed = store
-        .list_batches(tenant, &filter, PageRequest { after, limit })
-        .await?;
-    let now = state.batches.clock().now();
+    let batches = &request.state.batches;
+    let page = PageRequest { after, limit };
+    let listed = batches.store.list_batches(request.tenant(), &filter, page);
+    let listed = listed.await?;
+    let now = batches.clock().now();
     let page = cursor.page(
         listed,
         |batch| batch.id,
         |batch| BatchAnswer::new(batch, now),
     );
-    Negotiated::large(&context, Accepted::structured(&headers), page).await
+    request.large(page).await
 }
 
 /// Checks that the caller may search, if the operation of a batch is a search.
@@ -145,7 +115,7 @@ async fn answer(
 ) -> Result<Negotiated<BatchAnswer>, ApiError> {
     let now = request.state.batches.clock().now();
     let answer = BatchAnswer::new(batch, now);
-    Negotiated::large(&request.context, request.accepted(), answer).await
+    request.large(answer).await
 }
 
 /// Reads a batch with its counts.

@@ -1,6 +1,5 @@
 //! `/collections/{id}/clusterings` and what is below it.
 
-use axum::extract::RawQuery;
 use facescan_audit::AuditEvent;
 use facescan_recognition::{
     collections::key, error::RecognitionError, libraries::clustering::check,
@@ -10,18 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::page::{Cursor, PageQuery};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject},
-    openapi::{
-        failures::{CollectionFailures, LibraryFailures},
-        routes::routes,
-    },
+    openapi::failures::{CollectionFailures, LibraryFailures},
     respond::{
         negotiated::{Negotiated, Queued},
         page::{Listed, Page},
@@ -30,14 +24,6 @@ use crate::http::{
 
 /// The fewest faces of a new person, unless the request says it.
 const DEFAULT_MIN_FACES: u32 = 2;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read))
-        .routes(routes!(cancel))
-}
 
 /// How the faces of a library are grouped.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -73,14 +59,12 @@ pub struct ClusteringAnswer {
     far: Option<f64>,
     /// When it was requested.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it ended.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime)]
     finished_at: Option<OffsetDateTime>,
     /// The faces of the library.
     faces: u64,
@@ -118,7 +102,6 @@ pub enum ClusteringStateName {
 }
 
 impl Listed for ClusteringAnswer {
-    const PAGE: &'static str = "ClusteringPage";
     const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
 }
 
@@ -191,7 +174,7 @@ pub async fn create(
     };
     let details = json!({"clustering": new.id, "full": new.is_full, "far": new.far});
     let event = AuditEvent::change("create_clustering", library.id).with(details);
-    let event = state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let store = &state.libraries.store;
     match store.create_clustering(key(&library), &new, event).await? {
         Written::Done => {}
@@ -205,7 +188,7 @@ pub async fn create(
         finished_at: None,
         error: None,
     });
-    Negotiated::small(request.accepted, &answer).map(Queued)
+    request.small(&answer).map(Queued)
 }
 
 /// Lists the clusterings of a library.
@@ -217,15 +200,14 @@ pub async fn create(
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<ClusteringAnswer>>, ApiError> {
     let library = request.library().await?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     let store = &request.state.libraries.store;
     let wanted = cursor.wanted();
     let listed = store.list_clusterings(key(&library), wanted).await?;
     let page = cursor.page(listed, |row| row.request.id, ClusteringAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Reads a clustering.
@@ -244,7 +226,7 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAns
     let store = &request.state.libraries.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
-    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
+    request.small(&ClusteringAnswer::from(clustering))
 }
 
 /// Cancels a clustering.
@@ -265,12 +247,12 @@ pub async fn cancel(request: CollectionRequest) -> Result<Negotiated<ClusteringA
     let id = request.member()?;
     let state = &request.state;
     let event = AuditEvent::change("cancel_clustering", library.id).with(json!({"clustering": id}));
-    let event = state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let now = state.collections.clock.now();
     let store = &state.libraries.store;
     let clustering = store
         .cancel_clustering(key(&library), id, now, event)
         .await?
         .ok_or(RecognitionError::NoClustering(id))?;
-    Negotiated::small(request.accepted, &ClusteringAnswer::from(clustering))
+    request.small(&ClusteringAnswer::from(clustering))
 }

@@ -1,11 +1,6 @@
 //! `/collections` and `/collections/{id}`.
 
-use axum::{
-    extract::{RawQuery, State},
-    http::HeaderMap,
-};
 use facescan_audit::AuditEvent;
-use facescan_pipeline::context::RequestContext;
 use facescan_recognition::{
     collections::{
         key,
@@ -21,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -31,27 +25,17 @@ use super::{
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{collection_request::CollectionRequest, json_object::JsonObject},
-    middleware::context::Context,
-    openapi::{
-        failures::{
-            CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
-        },
-        routes::routes,
+    extract::{
+        api_request::ApiRequest, collection_request::CollectionRequest, json_object::JsonObject,
+    },
+    openapi::failures::{
+        CollectionFailures, CollectionsFailures, EraseFailures, ServiceFailures, StoredFailures,
     },
     respond::{
-        Accepted,
         negotiated::{Created, Deletion, Negotiated},
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read, change, erase))
-}
 
 /// A collection to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -160,7 +144,6 @@ pub struct CollectionAnswer {
     far: f64,
     /// When it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The number of subjects. Lists do not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +154,6 @@ pub struct CollectionAnswer {
 }
 
 impl Listed for CollectionAnswer {
-    const PAGE: &'static str = "CollectionPage";
     const DESCRIPTION: &'static str = "A page of collections, oldest first.";
 }
 
@@ -206,34 +188,28 @@ impl CollectionAnswer {
     responses(CollectionsFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
+    request: ApiRequest,
     body: Result<JsonObject<CollectionBody>, ApiError>,
 ) -> Result<Created<CollectionAnswer>, ApiError> {
     let JsonObject(body) = body?;
-    let collections = &state.collections;
-    let collection = new_collection(&state, &context, body)?;
+    let collection = new_collection(&request.state, request.tenant(), body)?;
     let details = json!({"kind": collection.kind.name(), "purpose": collection.terms.purpose});
     let event = AuditEvent::change("create_collection", collection.id).with(details);
-    let event = state.audit.entry(&context, event);
-    match collections
-        .store
-        .create_collection(&collection, event)
-        .await?
-    {
+    let event = request.audit_entry(event);
+    let store = &request.state.collections.store;
+    match store.create_collection(&collection, event).await? {
         Written::Done => {}
         Written::Taken | Written::NotFound => {
             return Err(RecognitionError::NameTaken(collection.terms.name).into());
         }
     }
     let answer = CollectionAnswer::new(collection, Some(CollectionSize::default()));
-    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
+    request.small(&answer).map(Created)
 }
 
 fn new_collection(
     state: &AppState,
-    context: &RequestContext,
+    tenant: &str,
     body: CollectionBody,
 ) -> Result<Collection, ApiError> {
     let settings = &state.config.recognition;
@@ -256,7 +232,7 @@ fn new_collection(
     let clock = &state.collections.clock;
     Ok(Collection {
         id: clock.new_id(),
-        tenant: context.principal.tenant.to_string(),
+        tenant: tenant.to_owned(),
         kind,
         vector_space: embedder.vector_space.to_string(),
         dim: u32::try_from(embedder.dim).unwrap_or(u32::MAX),
@@ -285,22 +261,17 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
     security(("key" = ["search"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<CollectionAnswer>>, ApiError> {
-    let cursor = Cursor::read(query.as_deref())?;
-    let tenant = &context.principal.tenant;
-    let store = &state.collections.store;
-    let listed = store.list_collections(tenant, cursor.wanted()).await?;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<CollectionAnswer>>, ApiError> {
+    let cursor = Cursor::read(&request)?;
+    let store = &request.state.collections.store;
+    let listed = store.list_collections(request.tenant(), cursor.wanted());
+    let listed = listed.await?;
     let page = cursor.page(
         listed,
         |collection| collection.id,
         |collection| CollectionAnswer::new(collection, None),
     );
-    Negotiated::small(Accepted::structured(&headers), &page)
+    request.small(&page)
 }
 
 /// Reads a collection.
@@ -322,7 +293,7 @@ async fn answer(
     let store = &request.state.collections.store;
     let size = store.collection_size(collection.id).await?;
     let answer = CollectionAnswer::new(collection, Some(size));
-    Negotiated::small(request.accepted, &answer)
+    request.small(&answer)
 }
 
 /// Changes a collection.
@@ -358,7 +329,7 @@ pub async fn change(
         "far": change.far,
     });
     let event = AuditEvent::change("change_collection", collection.id).with(details);
-    let event = state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let store = &state.collections.store;
     match store
         .change_collection(key(&collection), &change, event)

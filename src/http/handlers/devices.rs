@@ -1,18 +1,9 @@
 //! `GET /devices`.
 
 use axum::{Json, extract::State};
-use utoipa_axum::router::OpenApiRouter;
 
-use crate::http::{
-    AppState,
-    openapi::{failures::ServiceFailures, routes::routes},
-};
+use crate::http::{AppState, openapi::failures::ServiceFailures};
 use facescan_inference::device::DevicesReport;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list))
-}
 
 /// Describes the execution providers, the devices and the device placement of each operation.
 ///

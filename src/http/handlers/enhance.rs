@@ -3,23 +3,19 @@
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderName},
-    response::{AppendHeaders, IntoResponse},
+    response::IntoResponse,
 };
 use facescan_pipeline::{
     operations::enhance::{request::EnhanceRequest, result::EnhanceResult},
     results::response::Response,
 };
-use utoipa_axum::router::OpenApiRouter;
 
-use super::{
-    run::{PlanRun, WriteOn, times},
-    single_image,
-};
+use super::{run::PlanRun, single_image};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::ImageRequest,
-    openapi::{bodies::EnhanceBody, failures::ImageFailures, routes::routes},
+    extract::{ImageRequest, Images},
+    openapi::{bodies::EnhanceBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
         negotiated::{FileOr, InFile},
@@ -30,11 +26,6 @@ const SCALE: HeaderName = HeaderName::from_static("x-facescan-scale");
 
 impl InFile for Response<EnhanceResult> {
     const TYPES: &'static [&'static str] = &["image/*"];
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(enhance))
 }
 
 /// Enhances images of low quality for detection.
@@ -55,32 +46,29 @@ pub async fn enhance(
     let accepted = Accepted::image_or_structured(&headers);
     let ImageRequest {
         context,
-        images,
+        content: Images { images, .. },
         mut options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,
-        ..
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;
     if let Accepted::Image(format) = accepted {
         options.format = options.format.or(format);
     }
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let plan = options.resolve(&state.config, thresholds)?;
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan,
+        plan: options.resolve(&state.config, thresholds)?,
     };
     let response = run.response(images, |result| result).await?;
-    if is_single && let Some(success) = response.succeeded().next() {
-        let enhanced = &success.result.enhanced;
+    let file = |result: &EnhanceResult| {
+        let enhanced = &result.enhanced;
         let scale = [(SCALE, header_value(&enhanced.scale.to_string())?)];
         let media_type = enhanced.format.media_type();
         let image = single_image::response(media_type, &enhanced.steps, enhanced.data.clone())?;
-        let headers = AppendHeaders(times(&response)?);
-        return Ok(FileOr::File((headers, scale, image).into_response()));
-    }
-    let written = run.write(accepted, response, WriteOn::OwnThread).await?;
-    Ok(FileOr::Body(written))
+        Ok::<_, ApiError>((scale, image).into_response())
+    };
+    run.write_file_or_body(accepted, response, is_single.then_some(file))
+        .await
 }

@@ -1,15 +1,9 @@
 //! `/collections/{id}/subjects/{subject}/enrollments` and `/collections/{id}/enrollments/{enrollment}`.
 
-use axum::extract::RawQuery;
-use facescan_config::{DetectionRequest, scope::Scope};
-use facescan_fields::request_options;
-use facescan_imaging::quality::acceptance::{Preset, Reason};
+use facescan_config::scope::Scope;
+use facescan_imaging::quality::acceptance::Reason;
 use facescan_pipeline::{
-    admission::Priority,
-    core::{
-        options::{RequestOptions, RunRequest},
-        scan::{Face, Scan},
-    },
+    core::scan::{Face, Scan},
     results::ErrorEntry,
 };
 use facescan_recognition::{
@@ -18,14 +12,13 @@ use facescan_recognition::{
         key,
     },
     error::RecognitionError,
-    verify::{FaceChoice, FaceVector, VerifyRequest},
+    verify::FaceVector,
 };
 use facescan_store::{Collection, Enrollment, ErasureTarget};
 use serde::Serialize;
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -34,54 +27,21 @@ use super::{
     page::{Cursor, PageQuery},
 };
 use crate::http::{
-    AppState,
     error::ApiError,
-    extract::{collection_request::CollectionRequest, faces::FacesRequest},
+    extract::{
+        collection_request::CollectionRequest, enrollment_options::EnrollRequest,
+        faces::FacesRequest,
+    },
     openapi::{
         Bytes,
         bodies::{EnrollBody, FacesForm},
         failures::{EnrollFailures, EraseFailures, StoredFailures},
-        routes::routes,
     },
     respond::{
         negotiated::{Deletion, Negotiated},
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(enroll, list))
-        .routes(routes!(erase))
-}
-
-request_options! {
-    /// Options of an enrollment.
-    #[schema(as = EnrollOptions)]
-    pub struct EnrollRequest {
-        /// Which face of an image with several faces is enrolled. Without it such an image is rejected.
-        pub face: Option<FaceChoice>,
-        /// Whether a face is enrolled that is similar to a face of another subject. By default it is rejected.
-        pub allow_conflicts: Option<bool>,
-        /// Whether a face of low quality is enrolled. By default the preset decides.
-        pub allow_low_quality: Option<bool>,
-        /// The preset whose thresholds decide the quality; by default `enroll`.
-        pub preset: Option<Preset>,
-        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-        pub aligned: Option<bool>,
-    }
-    with {
-        detection: DetectionRequest only [min_score, det_size],
-        run: RunRequest only [priority],
-    }
-}
-
-impl RequestOptions for EnrollRequest {
-    fn priority(&self) -> Option<Priority> {
-        self.run.priority
-    }
-}
 
 /// What became of the faces of a request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -132,7 +92,6 @@ pub enum EnrollmentStatus {
 }
 
 impl Listed for EnrollmentAnswer {
-    const PAGE: &'static str = "EnrollmentPage";
     const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
 
@@ -147,7 +106,6 @@ pub struct EnrollmentAnswer {
     face_id: Option<Uuid>,
     /// When it was enrolled.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
@@ -163,55 +121,42 @@ impl From<Enrollment> for EnrollmentAnswer {
 
 impl EnrolledFace {
     fn new(outcome: EnrollOutcome) -> Self {
-        let rejection = match outcome {
-            EnrollOutcome::Enrolled(id) => {
-                return Self {
-                    enrollment_id: Some(id),
-                    ..Self::rejected(EnrollmentStatus::Enrolled, None)
-                };
-            }
-            EnrollOutcome::Rejected(rejection) => rejection,
-        };
-        let rejected = Self::rejected(EnrollmentStatus::Rejected, Some(rejection.name()));
-        match rejection {
-            Rejection::SeveralFaces { faces } => Self {
-                faces: Some(faces),
-                ..rejected
-            },
-            Rejection::LowQuality { reasons } => Self {
-                quality: Some(reasons),
-                ..rejected
-            },
-            Rejection::Conflict {
-                subject_id,
-                similarity,
-            } => Self {
-                subject_id: Some(subject_id),
-                similarity: Some(similarity),
-                ..rejected
-            },
-            Rejection::Image(error) => Self {
-                error: Some(error),
-                ..rejected
-            },
-            Rejection::NoFace
-            | Rejection::VectorSpaceMismatch
-            | Rejection::Suppressed
-            | Rejection::Hidden => rejected,
-        }
-    }
-
-    fn rejected(status: EnrollmentStatus, reason: Option<&'static str>) -> Self {
-        Self {
-            status,
+        let mut face = Self {
+            status: EnrollmentStatus::Rejected,
             enrollment_id: None,
-            reason,
+            reason: None,
             faces: None,
             quality: None,
             subject_id: None,
             similarity: None,
             error: None,
+        };
+        let rejection = match outcome {
+            EnrollOutcome::Enrolled(id) => {
+                face.status = EnrollmentStatus::Enrolled;
+                face.enrollment_id = Some(id);
+                return face;
+            }
+            EnrollOutcome::Rejected(rejection) => rejection,
+        };
+        face.reason = Some(rejection.name());
+        match rejection {
+            Rejection::SeveralFaces { faces } => face.faces = Some(faces),
+            Rejection::LowQuality { reasons } => face.quality = Some(reasons),
+            Rejection::Conflict {
+                subject_id,
+                similarity,
+            } => {
+                face.subject_id = Some(subject_id);
+                face.similarity = Some(similarity);
+            }
+            Rejection::Image(error) => face.error = Some(error),
+            Rejection::NoFace
+            | Rejection::VectorSpaceMismatch
+            | Rejection::Suppressed
+            | Rejection::Hidden => {}
         }
+        face
     }
 }
 
@@ -251,7 +196,7 @@ pub async fn enroll(
     state.collections.check_target(target).await?;
     let FacesRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,
@@ -290,22 +235,10 @@ pub async fn enroll(
         request_id: context.id.to_string(),
         results: outcomes.into_iter().map(EnrolledFace::new).collect(),
     };
-    Negotiated::small(request.accepted, &answer)
+    request.small(&answer)
 }
 
 impl EnrollRequest {
-    /// Returns how images are scanned.
-    fn scan_options(&self) -> VerifyRequest {
-        VerifyRequest {
-            face: self.face,
-            detection: self.detection.clone(),
-            aligned: self.aligned,
-            preset: Some(self.preset.unwrap_or(Preset::Enroll)),
-            run: self.run.clone(),
-            ..VerifyRequest::default()
-        }
-    }
-
     /// Returns the vector of a face, or why it is not good enough.
     fn judge(&self, vector_space: &str, face: NamedFace) -> Result<FaceToEnroll, Rejection> {
         let (vector, face_id) = match face {
@@ -358,14 +291,13 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<EnrollmentAnswer>>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     let details = json!({"collection": collection.id, "after": cursor.after()});
     request
         .record_read("list_enrollments", subject, details)
@@ -375,7 +307,7 @@ pub async fn list(
         .list_enrollments(key(&collection), subject, cursor.wanted())
         .await?;
     let page = cursor.page(listed, |face| face.id, EnrollmentAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Erases an enrolled face.

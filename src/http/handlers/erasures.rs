@@ -2,45 +2,29 @@
 
 use std::time::Duration;
 
-use axum::{extract::State, http::HeaderMap};
-use facescan_pipeline::{context::RequestContext, core::options::source_text};
+use facescan_pipeline::core::options::source_text;
 use facescan_store::{Erasure, ErasureTarget};
 use serde::Deserialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use crate::{
     erasure::{host, report::ErasureReport},
     http::{
-        AppState,
         error::ApiError,
         extract::{
+            api_request::ApiRequest,
             collection_request::CollectionRequest,
             json_object::JsonObject,
             stored_request::{StoredRequest, not_found},
         },
-        middleware::context::Context,
-        openapi::{
-            failures::{ErasureFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::{
-            Accepted,
-            negotiated::{Deletion, DoneOrQueued, Negotiated, NoContent},
-        },
+        openapi::failures::{ErasureFailures, StoredFailures},
+        respond::negotiated::{Deletion, DoneOrQueued, Negotiated, NoContent},
     },
 };
 
 /// How long a request waits for its erasure. The erasure goes on afterwards.
 const WAIT: Duration = Duration::from_secs(10);
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(read))
-}
 
 /// What to erase. Exactly one field is set.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -144,16 +128,14 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
     responses(ErasureFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
+    request: ApiRequest,
     body: Result<JsonObject<ErasureBody>, ApiError>,
 ) -> Result<DoneOrQueued<ErasureReport>, ApiError> {
     let JsonObject(body) = body?;
-    let target = body.target(&context.principal.tenant)?;
-    let erasure = erase(&state, &context, target).await?;
-    let report = ErasureReport::new(erasure, &state.config);
-    let body = Negotiated::small(Accepted::structured(&headers), &report)?;
+    let target = body.target(request.tenant())?;
+    let erasure = erase(&request, target).await?;
+    let report = ErasureReport::new(erasure, &request.state.config);
+    let body = request.small(&report)?;
     Ok(if report.is_erased() {
         DoneOrQueued::Done(body)
     } else {
@@ -173,7 +155,7 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<ErasureReport>, A
     let erasure = erasures.erasure(request.tenant(), request.id).await?;
     let erasure = erasure.ok_or_else(|| not_found("erasure", request.id))?;
     let report = ErasureReport::new(erasure, &request.state.config);
-    Negotiated::large(&request.context, request.accepted(), report).await
+    request.large(report).await
 }
 
 /// Erases what the path of a request names, for the routes that answer only with a status.
@@ -184,7 +166,7 @@ pub async fn erase_named(
     request: &StoredRequest,
     target: ErasureTarget,
 ) -> Result<NoContent, ApiError> {
-    erase(&request.state, &request.context, target).await?;
+    erase(request, target).await?;
     Ok(NoContent)
 }
 
@@ -196,19 +178,16 @@ pub async fn erase_from_collection(
     request: &CollectionRequest,
     target: ErasureTarget,
 ) -> Result<Deletion, ApiError> {
-    let erasure = erase(&request.state, &request.context, target).await?;
+    let erasure = erase(request, target).await?;
     Ok(match erasure.erased_at {
         Some(_) => Deletion::Done,
         None => Deletion::Queued,
     })
 }
 
-async fn erase(
-    state: &AppState,
-    context: &RequestContext,
-    target: ErasureTarget,
-) -> Result<Erasure, ApiError> {
-    let (kind, named) = (target.kind(), target.value(&context.principal.tenant));
-    let erasure = state.erasures.erase(context, target, WAIT).await?;
+async fn erase(request: &ApiRequest, target: ErasureTarget) -> Result<Erasure, ApiError> {
+    let (kind, named) = (target.kind(), target.value(request.tenant()));
+    let erasures = &request.state.erasures;
+    let erasure = erasures.erase(&request.context, target, WAIT).await?;
     erasure.ok_or_else(|| not_found(kind, named))
 }

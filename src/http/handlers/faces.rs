@@ -1,25 +1,15 @@
 //! `GET` and `DELETE /faces/{id}`.
 
 use facescan_audit::AuditEvent;
-use utoipa_axum::router::OpenApiRouter;
 
 use super::{erasures::erase_named, images::StoredFaceAnswer};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::stored_request::{StoredRequest, not_found},
-    openapi::{
-        failures::{EraseFailures, StoredFailures},
-        routes::routes,
-    },
+    openapi::failures::{EraseFailures, StoredFailures},
     respond::negotiated::{Negotiated, NoContent},
 };
 use facescan_store::ErasureTarget;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(read, erase))
-}
 
 /// Reads a stored face with its vector.
 #[utoipa::path(
@@ -35,7 +25,7 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>
     let store = &request.state.store;
     let face = store.face(request.tenant(), request.id).await?;
     let face = face.ok_or_else(|| not_found("face", request.id))?;
-    Negotiated::large(&request.context, request.accepted(), face.into()).await
+    request.large(face.into()).await
 }
 
 /// Erases a face and its vector.

@@ -11,7 +11,6 @@ use axum::{
 use facescan_telemetry::causes::with_causes;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     app::store_fault,
@@ -20,7 +19,6 @@ use crate::{
         openapi::{
             documented::{Description, Documented},
             failures::OpenFailures,
-            routes::routes,
         },
     },
 };
@@ -62,13 +60,6 @@ impl Documented for Readiness {
             description.body::<Self>(status, text, &["application/json"]);
         }
     }
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(utoipa_axum::routes!(livez))
-        .routes(routes!(readyz))
 }
 
 /// Checks that the process responds.

@@ -1,9 +1,5 @@
 //! `GET /images`, and `GET` and `DELETE /images/{id}`.
 
-use axum::{
-    extract::{RawQuery, State},
-    http::HeaderMap,
-};
 use facescan_audit::AuditEvent;
 use facescan_pipeline::{
     admission::priority_semaphore::DecodePermit,
@@ -13,32 +9,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{
-        page_size, read_query,
+        api_request::ApiRequest,
+        page_size,
         stored_request::{StoredRequest, not_found},
     },
-    middleware::context::Context,
-    openapi::{
-        failures::{EraseFailures, ServiceFailures, StoredFailures},
-        routes::routes,
-    },
+    openapi::failures::{EraseFailures, ServiceFailures, StoredFailures},
     respond::{
-        Accepted,
         negotiated::{Negotiated, NoContent},
         page::{Listed, Page},
     },
 };
 use facescan_imaging::{geometry::Landmarks, precision::NumericPrecision};
 use facescan_store::{
-    ErasureTarget, ImageFilter, ImageSummary, PageRequest, ScanPage, StoredFace, StoredImage,
-    StoredScan,
+    ErasureTarget, ImageFilter, ImageSummary, ScanPage, StoredFace, StoredImage, StoredScan,
 };
 
 /// The maximum number of scans that an image is returned with.
@@ -74,8 +63,11 @@ pub struct ScansQuery {
 }
 
 impl Listed for ImageSummaryAnswer {
-    const PAGE: &'static str = "ImagePage";
     const DESCRIPTION: &'static str = "A page of images, newest first.";
+
+    fn page_name() -> String {
+        "ImagePage".to_owned()
+    }
 }
 
 /// A stored image.
@@ -101,7 +93,6 @@ pub struct ImageSummaryAnswer {
     perceptual_hash: Option<String>,
     /// The time when the bytes were stored first.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
@@ -135,7 +126,6 @@ pub struct SourceAnswer {
     source_url: Option<String>,
     /// The time when the image was last sent with this source.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     seen_at: OffsetDateTime,
 }
 
@@ -163,7 +153,6 @@ pub struct StoredScanAnswer {
     devices: Option<Value>,
     /// The time of the scan.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The faces, largest first.
     faces: Vec<StoredFaceAnswer>,
@@ -258,15 +247,7 @@ impl ImageAnswer {
 impl From<StoredScan> for StoredScanAnswer {
     fn from(scan: StoredScan) -> Self {
         let record = scan.record;
-        let (embedding, embedding_norm, vector_space, precision) = match record.image_embedding {
-            Some(stored) => (
-                Some(stored.vector),
-                Some(stored.norm),
-                Some(stored.vector_space),
-                stored.precision,
-            ),
-            None => (None, None, None, None),
-        };
+        let embedding = record.image_embedding;
         Self {
             id: scan.id,
             operation: record.operation,
@@ -276,25 +257,17 @@ impl From<StoredScan> for StoredScanAnswer {
             devices: record.devices,
             created_at: record.created_at,
             faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
-            embedding,
-            embedding_norm,
-            vector_space,
-            precision,
+            embedding_norm: embedding.as_ref().map(|stored| stored.norm),
+            precision: embedding.as_ref().and_then(|stored| stored.precision),
+            vector_space: embedding.as_ref().map(|stored| stored.vector_space.clone()),
+            embedding: embedding.map(|stored| stored.vector),
         }
     }
 }
 
 impl From<StoredFace> for StoredFaceAnswer {
     fn from(face: StoredFace) -> Self {
-        let (embedding, embedding_norm, vector_space, precision) = match face.embedding {
-            Some(stored) => (
-                Some(stored.vector),
-                Some(stored.norm),
-                Some(stored.vector_space),
-                Some(stored.precision),
-            ),
-            None => (None, None, None, None),
-        };
+        let embedding = face.embedding;
         Self {
             id: face.id,
             image_id: face.image_id,
@@ -303,19 +276,12 @@ impl From<StoredFace> for StoredFaceAnswer {
             score: face.score,
             landmarks: face.landmarks,
             results: face.results,
-            embedding,
-            embedding_norm,
-            vector_space,
-            precision,
+            embedding_norm: embedding.as_ref().map(|stored| stored.norm),
+            precision: embedding.as_ref().map(|stored| stored.precision),
+            vector_space: embedding.as_ref().map(|stored| stored.vector_space.clone()),
+            embedding: embedding.map(|stored| stored.vector),
         }
     }
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(read, erase))
 }
 
 /// Lists stored images, newest first.
@@ -324,15 +290,9 @@ pub fn routes() -> OpenApiRouter<AppState> {
     security(("key" = ["read"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
-    let query: ListQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
+    let query: ListQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
-    let PageRequest { after, limit } = cursor.wanted();
     let filter = ImageFilter {
         source: source_text(query.source)?,
     };
@@ -340,14 +300,12 @@ pub async fn list(
         target: None,
         ..AuditEvent::read("list_images", "")
     };
-    state.audit.record(&context, event).await?;
-    let tenant = &context.principal.tenant;
-    let listed = state
-        .store
-        .list_images(tenant, &filter, PageRequest { after, limit })
-        .await?;
+    request.record(event).await?;
+    let store = &request.state.store;
+    let listed = store.list_images(request.tenant(), &filter, cursor.wanted());
+    let listed = listed.await?;
     let page = cursor.page(listed, |image| image.id, ImageSummaryAnswer::from);
-    Negotiated::large(&context, Accepted::structured(&headers), page).await
+    request.large(page).await
 }
 
 /// Reads a stored image with its sources, scans, faces and vectors.
@@ -359,11 +317,8 @@ pub async fn list(
     params(("id" = Uuid, Path, description = "The id of the image"), ScansQuery),
     responses(StoredFailures)
 )]
-pub async fn read(
-    RawQuery(query): RawQuery,
-    request: StoredRequest,
-) -> Result<Negotiated<ImageAnswer>, ApiError> {
-    let query: ScansQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn read(request: StoredRequest) -> Result<Negotiated<ImageAnswer>, ApiError> {
+    let query: ScansQuery = request.query()?;
     let page = ScanPage {
         after: query.after,
         limit: page_size(query.limit, MAX_SCANS, MAX_SCANS)?,
@@ -377,7 +332,7 @@ pub async fn read(
     let image = store.image(request.tenant(), request.id, page).await?;
     let image = image.ok_or_else(|| not_found("image", request.id))?;
     let answer = ImageAnswer::new(image, turn);
-    Negotiated::large(&request.context, request.accepted(), answer).await
+    request.large(answer).await
 }
 
 /// Erases an image with all its results.

@@ -1,19 +1,14 @@
 //! `/keys`: the keys of a tenant.
 
-use axum::{
-    extract::{Path, State},
-    http::HeaderMap,
-};
+use axum::extract::Path;
 use facescan_audit::AuditEvent;
 use facescan_config::scope::Scope;
-use facescan_pipeline::context::RequestContext;
 use facescan_store::ApiKey;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     access::{
@@ -22,27 +17,12 @@ use crate::{
         secret::is_id,
     },
     http::{
-        AppState,
         error::ApiError,
-        extract::json_object::JsonObject,
-        middleware::context::Context,
-        openapi::{
-            failures::{KeyFailures, ServiceFailures, StoredFailures},
-            routes::routes,
-        },
-        respond::{
-            Accepted,
-            negotiated::{Created, Negotiated, NoContent},
-        },
+        extract::{api_request::ApiRequest, json_object::JsonObject},
+        openapi::failures::{KeyFailures, ServiceFailures, StoredFailures},
+        respond::negotiated::{Created, Negotiated, NoContent},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(revoke))
-}
 
 /// A key to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -57,7 +37,6 @@ pub struct KeyBody {
     scopes: Vec<Scope>,
     /// When the key stops being valid. Without it, the key never expires.
     #[serde(default, with = "facescan_clock::rfc3339::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<OffsetDateTime>,
 }
 
@@ -77,28 +56,27 @@ pub struct KeyAnswer {
     scopes: Vec<String>,
     /// The time when it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// When it stops being valid. Absent if it never does.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was revoked.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     revoked_at: Option<OffsetDateTime>,
     /// When it was last used. A use within a minute of the last one, or within `access.key_cache_s`, is not recorded.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     last_used_at: Option<OffsetDateTime>,
 }
 
@@ -125,8 +103,8 @@ impl From<ApiKey> for KeyAnswer {
     }
 }
 
-fn require_key(context: &RequestContext) -> Result<(), AccessError> {
-    match context.principal.key_id {
+fn require_key(request: &ApiRequest) -> Result<(), AccessError> {
+    match request.context.principal.key_id {
         Some(_) => Ok(()),
         None => Err(AccessError::NoKeysHere),
     }
@@ -141,41 +119,36 @@ fn require_key(context: &RequestContext) -> Result<(), AccessError> {
     responses(KeyFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
+    request: ApiRequest,
     body: Result<JsonObject<KeyBody>, ApiError>,
 ) -> Result<Created<KeyAnswer>, ApiError> {
-    require_key(&context)?;
+    require_key(&request)?;
     let created = match body {
-        Ok(JsonObject(body)) => create_from(&state, &context, body).await,
+        Ok(JsonObject(body)) => create_from(&request, body).await,
         Err(error) => Err(error),
     };
     let failed = AuditEvent {
         target: None,
         ..AuditEvent::change(CREATE_KEY, "")
     };
-    let answer = recorded(&state, &context, (created, failed)).await?;
-    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
+    let answer = recorded(&request, created, failed).await?;
+    request.small(&answer).map(Created)
 }
 
-async fn create_from(
-    state: &AppState,
-    context: &RequestContext,
-    body: KeyBody,
-) -> Result<KeyAnswer, ApiError> {
+async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyAnswer, ApiError> {
+    let own_scopes = &request.context.principal.scopes;
     // The metrics are those of all tenants.
-    if body.scopes.contains(&Scope::Metrics) && !context.principal.scopes.contains(Scope::Metrics) {
+    if body.scopes.contains(&Scope::Metrics) && !own_scopes.contains(Scope::Metrics) {
         return Err(AccessError::NotOperator.into());
     }
     let new = NewKey {
-        tenant: context.principal.tenant.to_string(),
+        tenant: request.tenant().to_owned(),
         name: body.name,
         scopes: body.scopes,
         expires_at: body.expires_at,
     };
-    let entry = |event| state.audit.entry(context, event);
-    let (key, secret) = state.keys.create(new, entry).await?;
+    let entry = |event| request.audit_entry(event);
+    let (key, secret) = request.state.keys.create(new, entry).await?;
     Ok(KeyAnswer {
         key: Some(secret.expose_secret().to_owned()),
         ..key.into()
@@ -184,13 +157,13 @@ async fn create_from(
 
 /// Records a change of keys that has failed. One that was made is recorded already.
 async fn recorded<T>(
-    state: &AppState,
-    context: &RequestContext,
-    (outcome, failed): (Result<T, ApiError>, AuditEvent),
+    request: &ApiRequest,
+    outcome: Result<T, ApiError>,
+    failed: AuditEvent,
 ) -> Result<T, ApiError> {
     if let Err(error) = &outcome {
         let failed = failed.with(json!({"failed": error.kind().code}));
-        state.audit.record(context, failed).await?;
+        request.record(failed).await?;
     }
     outcome
 }
@@ -200,17 +173,13 @@ async fn recorded<T>(
     get, path = "/keys", operation_id = "list_keys", tag = "access", security(("key" = ["admin"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-) -> Result<Negotiated<KeysAnswer>, ApiError> {
-    require_key(&context)?;
-    let keys = state.keys.list(&context.principal.tenant).await?;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<KeysAnswer>, ApiError> {
+    require_key(&request)?;
+    let keys = request.state.keys.list(request.tenant()).await?;
     let answer = KeysAnswer {
         results: keys.into_iter().map(KeyAnswer::from).collect(),
     };
-    Negotiated::small(Accepted::structured(&headers), &answer)
+    request.small(&answer)
 }
 
 /// Revokes a key.
@@ -221,25 +190,21 @@ pub async fn list(
     params(("id" = String, Path, description = "The id of the key")),
     responses(StoredFailures)
 )]
-pub async fn revoke(
-    State(state): State<AppState>,
-    Context(context): Context,
-    Path(id): Path<String>,
-) -> Result<NoContent, ApiError> {
-    require_key(&context)?;
-    let revoked = revoke_one(&state, &context, &id).await;
+pub async fn revoke(request: ApiRequest, Path(id): Path<String>) -> Result<NoContent, ApiError> {
+    require_key(&request)?;
+    let revoked = revoke_one(&request, &id).await;
     let failed = AuditEvent {
         // Not an id, and perhaps a secret.
         target: is_id(&id).then_some(id),
         ..AuditEvent::change(REVOKE_KEY, "")
     };
-    recorded(&state, &context, (revoked, failed)).await?;
+    recorded(&request, revoked, failed).await?;
     Ok(NoContent)
 }
 
-async fn revoke_one(state: &AppState, context: &RequestContext, id: &str) -> Result<(), ApiError> {
-    let entry = |event| state.audit.entry(context, event);
-    let tenant = &context.principal.tenant;
+async fn revoke_one(request: &ApiRequest, id: &str) -> Result<(), ApiError> {
+    let (state, tenant) = (&request.state, request.tenant());
+    let entry = |event| request.audit_entry(event);
     if !is_id(id) || !state.keys.revoke(tenant, id, entry).await? {
         return Err(ApiError::NotFound(format!("there is no key {id}")));
     }

@@ -1,28 +1,16 @@
 //! `/collections/{id}/enrollments`: the faces of a library.
 
-use axum::extract::RawQuery;
-use facescan_config::DetectionRequest;
-use facescan_fields::request_options;
-use facescan_imaging::quality::acceptance::Preset;
-use facescan_pipeline::{
-    admission::Priority,
-    core::{
-        options::{RequestOptions, RunRequest},
-        scan::Face,
-    },
-    results::ErrorEntry,
-};
+use facescan_pipeline::{core::scan::Face, results::ErrorEntry};
 use facescan_recognition::{
     collections::key,
     libraries::enroll::{FaceForLibrary, LibraryOutcome},
-    verify::{FaceVector, VerifyRequest},
+    verify::FaceVector,
 };
 use facescan_store::{FaceFilter, LibraryFace};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -31,46 +19,21 @@ use super::{
     page::Cursor,
 };
 use crate::http::{
-    AppState,
     error::ApiError,
-    extract::{collection_request::CollectionRequest, faces::FacesRequest, read_query},
+    extract::{
+        collection_request::CollectionRequest, enrollment_options::LibraryRequest,
+        faces::FacesRequest,
+    },
     openapi::{
         Bytes,
         bodies::{FacesForm, LibraryBody},
         failures::{FacesFailures, LibraryFailures},
-        routes::routes,
     },
     respond::{
         negotiated::Negotiated,
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(enroll, list))
-}
-
-request_options! {
-    /// Options of an enrollment in a library.
-    #[schema(as = LibraryOptions)]
-    pub struct LibraryRequest {
-        /// The preset whose thresholds decide which faces can found a person; by default `search`.
-        pub preset: Option<Preset>,
-        /// Whether the images are aligned 112×112 crops. They are not searched for faces.
-        pub aligned: Option<bool>,
-    }
-    with {
-        detection: DetectionRequest only [min_score, det_size],
-        run: RunRequest only [priority],
-    }
-}
-
-impl RequestOptions for LibraryRequest {
-    fn priority(&self) -> Option<Priority> {
-        self.run.priority
-    }
-}
 
 /// What became of the images of a request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -111,7 +74,6 @@ pub struct LibraryEntryFace {
 }
 
 impl Listed for LibraryFaceAnswer {
-    const PAGE: &'static str = "LibraryFacePage";
     const DESCRIPTION: &'static str = "A page of faces of a library, oldest first.";
 }
 
@@ -136,7 +98,6 @@ pub struct LibraryFaceAnswer {
     acceptable: bool,
     /// When it was enrolled.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
@@ -200,7 +161,7 @@ pub async fn enroll(
     let state = &request.state;
     let FacesRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,
@@ -235,20 +196,7 @@ pub async fn enroll(
             .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
             .collect(),
     };
-    Negotiated::small(request.accepted, &answer)
-}
-
-impl LibraryRequest {
-    /// Returns how images are scanned.
-    fn scan_options(&self) -> VerifyRequest {
-        VerifyRequest {
-            detection: self.detection.clone(),
-            aligned: self.aligned,
-            preset: Some(self.preset.unwrap_or(Preset::Search)),
-            run: self.run.clone(),
-            ..VerifyRequest::default()
-        }
-    }
+    request.small(&answer)
 }
 
 impl LibraryEntry {
@@ -335,10 +283,9 @@ fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFac
 )]
 pub async fn list(
     request: CollectionRequest,
-    RawQuery(query): RawQuery,
 ) -> Result<Negotiated<Page<LibraryFaceAnswer>>, ApiError> {
     let library = request.library().await?;
-    let query: LibraryFaceQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: LibraryFaceQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = match (query.person, query.unassigned) {
         (Some(person), _) => FaceFilter::Of(person),
@@ -355,5 +302,5 @@ pub async fn list(
         .library_faces(key(&library), filter, cursor.wanted())
         .await?;
     let page = cursor.page(listed, |face| face.enrollment.id, LibraryFaceAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }

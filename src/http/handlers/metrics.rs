@@ -5,18 +5,12 @@ use axum::{
     http::header::CONTENT_TYPE,
     response::{IntoResponse, Response},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::http::openapi::failures::ServiceFailures;
 use crate::{http::AppState, http::error::ApiError};
 
 /// The media type of OpenMetrics.
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(read))
-}
 
 /// Returns the metrics of the server, which are those of all tenants, in the text format of OpenMetrics.
 #[utoipa::path(

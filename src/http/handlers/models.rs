@@ -3,7 +3,6 @@
 use axum::{Json, extract::State};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::http::{AppState, openapi::failures::ServiceFailures};
 
@@ -34,11 +33,6 @@ pub struct ModelEntry {
     vector_space: Option<String>,
     /// Whether this server has loaded the model.
     loaded: bool,
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list))
 }
 
 /// Lists the models of the registry.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{page_size, read_query},
+    extract::{api_request::ApiRequest, page_size},
     respond::page::Page,
 };
 
@@ -39,8 +39,8 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// Reads the query of a list that has no filters.
-    pub(super) fn read(query: Option<&str>) -> Result<Self, ApiError> {
-        let query: PageQuery = read_query(query.unwrap_or_default())?;
+    pub(super) fn read(request: &ApiRequest) -> Result<Self, ApiError> {
+        let query: PageQuery = request.query()?;
         Self::new(query.after, query.limit)
     }
 

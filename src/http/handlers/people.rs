@@ -1,6 +1,5 @@
 //! `/collections/{id}/people` and below, and `/collections/{id}/enrollments/{enrollment}/person`.
 
-use axum::extract::RawQuery;
 use facescan_recognition::{
     collections::{
         key,
@@ -13,7 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{
@@ -21,13 +19,9 @@ use super::{
     page::{Cursor, PageQuery},
 };
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{collection_request::CollectionRequest, json_object::JsonObject},
-    openapi::{
-        failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
-        routes::routes,
-    },
+    openapi::failures::{CollectionFailures, LibraryEraseFailures, LibraryFailures},
     respond::{
         negotiated::{Deletion, Negotiated, NoContent},
         page::{Listed, Page},
@@ -36,16 +30,6 @@ use crate::http::{
 
 /// The most people or faces of one decision.
 const MAX_MEMBERS: usize = 500;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(merge))
-        .routes(routes!(read, rename, erase))
-        .routes(routes!(split))
-        .routes(routes!(assign, unpin))
-}
 
 /// A person of a library.
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,12 +43,10 @@ pub struct PersonAnswer {
     faces: u64,
     /// When the person was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
 }
 
 impl Listed for PersonAnswer {
-    const PAGE: &'static str = "PersonPage";
     const DESCRIPTION: &'static str = "A page of people, oldest first.";
 }
 
@@ -133,19 +115,16 @@ impl From<Person> for PersonAnswer {
     params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
     responses(LibraryFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
     let library = request.library().await?;
-    let cursor = Cursor::read(query.as_deref())?;
+    let cursor = Cursor::read(&request)?;
     request
         .record_read("list_people", library.id, json!({"after": cursor.after()}))
         .await?;
     let store = &request.state.libraries.store;
     let listed = store.people(key(&library), cursor.wanted()).await?;
     let page = cursor.page(listed, |person| person.id, PersonAnswer::from);
-    Negotiated::small(request.accepted, &page)
+    request.small(&page)
 }
 
 /// Reads a person.
@@ -164,18 +143,18 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<PersonAnswer>
     request
         .record_read("read_person", id, json!({"collection": library.id}))
         .await?;
-    answer(&request, &library, id).await
+    let person = person_of(&request, &library, id).await?;
+    request.small(&PersonAnswer::from(person))
 }
 
-async fn answer(
+async fn person_of(
     request: &CollectionRequest,
     library: &Collection,
     id: Uuid,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Person, ApiError> {
     let store = &request.state.libraries.store;
     let person = store.person(key(library), id).await?;
-    let person = person.ok_or(RecognitionError::NoPerson(id))?;
-    Negotiated::small(request.accepted, &PersonAnswer::from(person))
+    Ok(person.ok_or(RecognitionError::NoPerson(id))?)
 }
 
 /// Names a person.
@@ -200,8 +179,19 @@ pub async fn rename(
         check_text("name", name)?;
     }
     let decision = Decision::Rename { person, name };
-    decide(&request, &library, &decision).await?;
-    answer(&request, &library, person).await
+    change(&request, &library, decision, person).await
+}
+
+/// Takes a decision, and answers with a person as it is afterwards.
+async fn change(
+    request: &CollectionRequest,
+    library: &Collection,
+    decision: Decision,
+    person: Uuid,
+) -> Result<Negotiated<PersonAnswer>, ApiError> {
+    decide(request, library, &decision).await?;
+    let person = person_of(request, library, person).await?;
+    request.small(&PersonAnswer::from(person))
 }
 
 async fn decide(
@@ -228,9 +218,7 @@ async fn decide(
 pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
-    let store = &request.state.libraries.store;
-    let person = store.person(key(&library), id).await?;
-    person.ok_or(RecognitionError::NoPerson(id))?;
+    person_of(&request, &library, id).await?;
     erase_from_collection(&request, ErasureTarget::Person(id)).await
 }
 
@@ -255,8 +243,8 @@ pub async fn merge(
         let detail = "must not contain `into`, which is the person who stays";
         return Err(ApiError::invalid_option("people", detail));
     }
-    decide(&request, &library, &Decision::Merge { into, people }).await?;
-    answer(&request, &library, into).await
+    let decision = Decision::Merge { into, people };
+    change(&request, &library, decision, into).await
 }
 
 /// Makes a new person of some faces of a person.
@@ -281,8 +269,8 @@ pub async fn split(
     let JsonObject(PersonSplit { faces }) = body?;
     check_members("faces", &faces)?;
     let new = request.state.collections.clock.new_id();
-    decide(&request, &library, &Decision::Split { person, faces, new }).await?;
-    answer(&request, &library, new).await
+    let decision = Decision::Split { person, faces, new };
+    change(&request, &library, decision, new).await
 }
 
 fn check_members(name: &str, members: &[Uuid]) -> Result<(), ApiError> {

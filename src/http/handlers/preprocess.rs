@@ -26,14 +26,13 @@ use facescan_pipeline::{
 };
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 
 use super::run::{PlanRun, times};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{ImageRequest, admitted::RequestReservations},
-    openapi::{bodies::PreprocessBody, failures::ImageFailures, routes::routes},
+    extract::{ImageRequest, Images, admitted::RequestReservations},
+    openapi::{bodies::PreprocessBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
         negotiated::{FileOr, InFile, Negotiated},
@@ -106,11 +105,6 @@ impl InFile for PreprocessResponse {
     const TYPES: &'static [&'static str] = &[NPY, "multipart/mixed"];
 }
 
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(preprocess))
-}
-
 /// Makes a tensor of images: resized, normalized, in one batch.
 ///
 /// Without an `Accept` header the answer is a NumPy file. The header `x-facescan-index` then has the index of the image
@@ -129,10 +123,9 @@ pub async fn preprocess(
 ) -> Result<FileOr<PreprocessResponse>, ApiError> {
     let ImageRequest {
         context,
-        images,
+        content: Images { images, .. },
         options,
         reservations,
-        ..
     } = request;
     let run = PlanRun {
         state: &state,

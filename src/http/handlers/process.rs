@@ -1,10 +1,6 @@
 //! `POST /process`.
 
-use axum::{
-    extract::State,
-    http::HeaderMap,
-    response::{AppendHeaders, IntoResponse},
-};
+use axum::{extract::State, http::HeaderMap};
 use facescan_config::EnhancedFormat;
 use facescan_pipeline::{
     context::RequestContext,
@@ -15,17 +11,13 @@ use facescan_pipeline::{
     plan::Plan,
     results::response::Response,
 };
-use utoipa_axum::router::OpenApiRouter;
 
-use super::{
-    run::{PlanRun, WriteOn, times},
-    single_image,
-};
+use super::{run::PlanRun, single_image};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::ImageRequest,
-    openapi::{bodies::ProcessBody, failures::ProcessFailures, routes::routes},
+    extract::{ImageRequest, Images},
+    openapi::{bodies::ProcessBody, failures::ProcessFailures},
     respond::{
         Accepted,
         negotiated::{FileOr, InFile},
@@ -34,11 +26,6 @@ use crate::http::{
 
 impl InFile for Response<ProcessResult> {
     const TYPES: &'static [&'static str] = &["image/*", "application/x-npy"];
-}
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(process))
 }
 
 /// Applies a list of operations to images, such as crop, resize, blur, rotate and anonymize.
@@ -60,8 +47,7 @@ pub async fn process(
     let accepted = Accepted::any(&headers);
     let ImageRequest {
         context,
-        images,
-        masks,
+        content: Images { images, masks, .. },
         mut options,
         // Holds the reservations until the answer is written.
         reservations: _reservations,
@@ -71,31 +57,25 @@ pub async fn process(
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = options.resolve(&state.config, thresholds, masks.len())?;
     plan.check(&state.pipeline)?;
-    let plan = load_masks(&state, &context, plan, masks).await?;
     let run = PlanRun {
         state: &state,
         context: &context,
-        plan,
+        plan: load_masks(&state, &context, plan, masks).await?,
     };
     let response = run.response(images, |result| result).await?;
-    if is_single && let Some(success) = response.succeeded().next() {
-        let ProcessResult {
-            processed, steps, ..
-        } = &success.result;
-        let [processed] = processed.as_slice() else {
+    let file = |result: &ProcessResult| {
+        let [processed] = result.processed.as_slice() else {
             let detail = format!(
                 "they made {} images; accept application/json to get them",
-                processed.len()
+                result.processed.len()
             );
             return Err(ApiError::invalid_option("operations", detail));
         };
         let media_type = processed.format.media_type();
-        let image = single_image::response(media_type, steps, processed.data.clone())?;
-        let headers = AppendHeaders(times(&response)?);
-        return Ok(FileOr::File((headers, image).into_response()));
-    }
-    let written = run.write(accepted, response, WriteOn::OwnThread).await?;
-    Ok(FileOr::Body(written))
+        single_image::response(media_type, &result.steps, processed.data.clone())
+    };
+    run.write_file_or_body(accepted, response, is_single.then_some(file))
+        .await
 }
 
 /// Returns the plan with its masks. All masks are in memory until they are decoded.

@@ -1,6 +1,9 @@
 //! Runs a plan on the images of a request and writes the response. The image handlers share it.
 
-use axum::http::{HeaderName, HeaderValue};
+use axum::{
+    http::{HeaderName, HeaderValue},
+    response::{AppendHeaders, IntoResponse},
+};
 use facescan_audit::AuditEvent;
 use facescan_config::AuditLevel;
 use facescan_pipeline::{
@@ -22,7 +25,10 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        respond::{Accepted, milliseconds, negotiated::Negotiated},
+        respond::{
+            Accepted, milliseconds,
+            negotiated::{FileOr, Negotiated},
+        },
     },
 };
 
@@ -193,6 +199,26 @@ impl<P: Plan> PlanRun<'_, P> {
             WriteOn::OwnThread => Negotiated::large(self.context, accepted, response).await?,
         };
         Ok(written.with_headers(times))
+    }
+
+    /// Writes the result of the only image as a file, if `file` is there and the image has a result. Otherwise writes the
+    /// response.
+    ///
+    /// # Errors
+    /// The error of `file` or of [`write`](Self::write).
+    pub async fn write_file_or_body<T: Serialize + Send + 'static>(
+        &self,
+        accepted: Accepted,
+        response: Response<T>,
+        file: Option<impl FnOnce(&T) -> Result<axum::response::Response, ApiError>>,
+    ) -> Result<FileOr<Response<T>>, ApiError> {
+        if let (Some(file), Some(success)) = (file, response.succeeded().next()) {
+            let file = file(&success.result)?;
+            let headers = AppendHeaders(times(&response)?);
+            return Ok(FileOr::File((headers, file).into_response()));
+        }
+        let written = self.write(accepted, response, WriteOn::OwnThread).await?;
+        Ok(FileOr::Body(written))
     }
 }
 

@@ -1,48 +1,39 @@
 //! The scans: find the faces of images, and run operations on each face.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_pipeline::{
     operation::ScanKind,
     operations::{
         embed_image::ImageEmbeddingPlan,
-        scan::request::{EmbedKind, ScanRequest},
+        scan::{
+            plan::ScanPlan,
+            request::{EmbedKind, ScanRequest},
+        },
     },
-    plan::Plan as _,
+    plan::Plan,
     results::{
         ScanResult, embed_image::ImageEmbeddingResult, response::Response, schemas::EmbedResult,
     },
 };
 use serde::Serialize;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::run::{PlanRun, WriteOn};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::ImageRequest,
+    extract::{ImageRequest, api_request::ApiRequest},
     openapi::{
         bodies::ScanBody,
         failures::ImageFailures,
-        routes::{Own, Routes, routes},
+        routes::{Own, Routes},
     },
-    respond::{Accepted, negotiated::Negotiated},
+    respond::negotiated::Negotiated,
 };
 
-/// Returns the routes of this module: one for each scan of the table.
-pub fn routes() -> OpenApiRouter<AppState> {
-    let of_faces = ScanKind::ALL
-        .into_iter()
-        .filter(|kind| !kind.has_whole_images());
-    let router = OpenApiRouter::new().routes(routes!(embed));
-    of_faces.fold(router, |router, kind| router.routes(face_scan(kind)))
-}
-
 /// Returns the route of a scan that has only faces.
-fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
-    let handler = move |State(state): State<AppState>,
-                        headers: HeaderMap,
-                        request: ImageRequest<ScanRequest>| async move {
-        scan::<ScanResult>(&state, kind, &headers, request).await
+pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
+    let handler = move |api: ApiRequest, request: ImageRequest<ScanRequest>| async move {
+        scan_faces::<ScanResult>(&api, kind, request).await
     };
     let own = Own {
         path: format!("/{}", kind.operation().name()),
@@ -64,79 +55,75 @@ fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
     responses(ImageFailures)
 )]
 pub async fn embed(
-    State(state): State<AppState>,
-    headers: HeaderMap,
-    request: ImageRequest<ScanRequest>,
+    api: ApiRequest,
+    mut request: ImageRequest<ScanRequest>,
 ) -> Result<Negotiated<Response<EmbedResult>>, ApiError> {
     match request.options.kind.unwrap_or_default() {
-        EmbedKind::Face => scan(&state, ScanKind::Embed, &headers, request).await,
-        EmbedKind::Image => embed_images(&state, &headers, request).await,
+        EmbedKind::Face => scan_faces(&api, ScanKind::Embed, request).await,
+        EmbedKind::Image => {
+            // Before the options: without the model, none of them helps.
+            api.state.pipeline.models.encoder()?;
+            let plan = ImageEmbeddingPlan::resolve(&mut request.options, &api.state.config)?;
+            let convert = |scan, plan: &ImageEmbeddingPlan| Converted {
+                result: EmbedResult::Image(ImageEmbeddingResult::new(scan, plan)),
+                vectors: 1,
+            };
+            scan(&api, plan, request, convert).await
+        }
     }
 }
 
-/// Scans the images of a request.
-async fn scan<T: From<ScanResult> + Serialize + Send + 'static>(
-    state: &AppState,
+/// Scans the faces of the images of a request.
+async fn scan_faces<T: From<ScanResult> + Serialize + Send + 'static>(
+    api: &ApiRequest,
     kind: ScanKind,
-    headers: &HeaderMap,
-    request: ImageRequest<ScanRequest>,
+    mut request: ImageRequest<ScanRequest>,
 ) -> Result<Negotiated<Response<T>>, ApiError> {
-    let ImageRequest {
-        context,
-        images,
-        mut options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-        ..
-    } = request;
+    let state = &api.state;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let run = PlanRun {
-        state,
-        context: &context,
-        plan: options.resolve(kind, &state.config, thresholds)?,
+    let plan = request.options.resolve(kind, &state.config, thresholds)?;
+    let convert = |scan, plan: &ScanPlan| {
+        let result = ScanResult::new(scan, plan);
+        Converted {
+            // A crop takes longer to write than all vectors that the thread of a handler writes.
+            vectors: if plan.crops {
+                usize::MAX
+            } else {
+                result.faces.len()
+            },
+            result: T::from(result),
+        }
     };
-    let mut faces = 0;
-    let convert = |scan| {
-        let result = ScanResult::new(scan, &run.plan);
-        faces += result.faces.len();
-        T::from(result)
-    };
-    let response = run.response(images, convert).await?;
-    let write_on = if run.plan.crops {
-        WriteOn::OwnThread
-    } else {
-        let dim = state.pipeline.models.vector_len(&run.plan.tasks());
-        WriteOn::for_vectors(faces, dim)
-    };
-    let accepted = Accepted::structured(headers);
-    run.write(accepted, response, write_on).await
+    scan(api, plan, request, convert).await
 }
 
-/// Embeds every image of a request as a whole.
-async fn embed_images(
-    state: &AppState,
-    headers: &HeaderMap,
+/// The result of an image.
+struct Converted<T> {
+    result: T,
+    /// The number of its faces or vectors, for the time that it takes to write them.
+    vectors: usize,
+}
+
+/// Runs a plan on the images of a request.
+async fn scan<P: Plan, T: Serialize + Send + 'static>(
+    api: &ApiRequest,
+    plan: P,
     request: ImageRequest<ScanRequest>,
-) -> Result<Negotiated<Response<EmbedResult>>, ApiError> {
-    let ImageRequest {
-        context,
-        images,
-        mut options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-        ..
-    } = request;
-    // Before the options: without the model, none of them helps.
-    state.pipeline.models.encoder()?;
+    convert: impl Fn(P::Output, &P) -> Converted<T>,
+) -> Result<Negotiated<Response<T>>, ApiError> {
     let run = PlanRun {
-        state,
-        context: &context,
-        plan: ImageEmbeddingPlan::resolve(&mut options, &state.config)?,
+        state: &api.state,
+        context: &request.context,
+        plan,
     };
-    let convert = |scan| EmbedResult::Image(ImageEmbeddingResult::new(scan, &run.plan));
-    let response = run.response(images, convert).await?;
-    let dim = state.pipeline.models.vector_len(&run.plan.tasks());
-    let write_on = WriteOn::for_vectors(response.results.len(), dim);
-    let accepted = Accepted::structured(headers);
-    run.write(accepted, response, write_on).await
+    let mut vectors = 0usize;
+    let convert = |output| {
+        let converted = convert(output, &run.plan);
+        vectors = vectors.saturating_add(converted.vectors);
+        converted.result
+    };
+    let response = run.response(request.content.images, convert).await?;
+    let dim = api.state.pipeline.models.vector_len(&run.plan.tasks());
+    let write_on = WriteOn::for_vectors(vectors, dim);
+    run.write(api.accepted, response, write_on).await
 }

@@ -1,8 +1,7 @@
 //! `/collections/{id}/search` and `/collections/{id}/searches`.
 
-use std::{slice, vec};
+use std::vec;
 
-use axum::extract::RawQuery;
 use facescan_pipeline::{context::RequestContext, results::ErrorEntry};
 use facescan_recognition::{
     collections::{
@@ -17,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     named_faces::{NamedFace, NamedFaces},
@@ -28,23 +26,15 @@ use crate::http::{
     error::ApiError,
     extract::{
         admitted::RequestReservations, collection_request::CollectionRequest, faces::FacesRequest,
-        page_size, read_query,
+        page_size,
     },
     openapi::{
         Bytes,
         bodies::{FacesForm, SearchBody, SearchesBody},
         failures::{CollectionFailures, FacesFailures},
-        routes::routes,
     },
     respond::{negotiated::Negotiated, on_own_thread},
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(search))
-        .routes(routes!(search_for_several, list))
-}
 
 /// The result of a search.
 #[derive(Debug, Serialize, ToSchema)]
@@ -107,7 +97,6 @@ pub struct RecordedSearch {
     number: u64,
     /// When it was made.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     at: OffsetDateTime,
     /// The id of the request.
     request_id: String,
@@ -152,25 +141,22 @@ pub async fn search(
 ) -> Result<Negotiated<SearchResponse>, ApiError> {
     let collection = request.collection().await?;
     let body = body?;
-    if body.faces.len() > 1 {
+    if body.content.len() > 1 {
         return Err(ApiError::invalid_field(
             "faces",
             "must be one face; send several to /collections/{id}/searches",
         ));
     }
-    let faces = FacesToSearch::read(&request.state, &collection, body).await?;
-    let vector = faces.vectors.into_iter().next();
+    let mut faces = FacesToSearch::read(&request.state, &collection, body).await?;
+    let vector = faces.vectors.pop();
     let vector = vector.ok_or(RecognitionError::NoFaceToSearch)??;
-    let (state, wanted) = (&request.state, (slice::from_ref(&vector), &faces.plan));
-    let results = state
-        .collections
-        .search(&faces.context, &collection, wanted);
-    let result = results.await?.into_iter().next();
+    let results = faces.search(&request.state, &collection, &[vector]).await?;
+    let result = results.into_iter().next();
     let response = SearchResponse {
         request_id: faces.context.id.to_string(),
         found: result.ok_or(RecognitionError::NoFaceToSearch)?.into(),
     };
-    Negotiated::small(request.accepted, &response)
+    request.small(&response)
 }
 
 /// Searches for several faces in a collection, each by itself.
@@ -194,11 +180,8 @@ pub async fn search_for_several(
     let collection = request.collection().await?;
     let faces = FacesToSearch::read(&request.state, &collection, body?).await?;
     let vectors: Vec<FaceVector> = faces.vectors.iter().flatten().cloned().collect();
-    let (state, wanted) = (&request.state, (&vectors[..], &faces.plan));
-    let results = state
-        .collections
-        .search(&faces.context, &collection, wanted);
-    let mut results = results.await?.into_iter();
+    let results = faces.search(&request.state, &collection, &vectors).await?;
+    let mut results = results.into_iter();
     let faces_and_errors = faces.vectors.into_iter().enumerate();
     let response = SearchesResponse {
         request_id: faces.context.id.to_string(),
@@ -206,7 +189,7 @@ pub async fn search_for_several(
             .map(|(index, vector)| FaceSearch::new(index, vector, &mut results))
             .collect(),
     };
-    Negotiated::small(request.accepted, &response)
+    request.small(&response)
 }
 
 impl FaceSearch {
@@ -256,7 +239,7 @@ impl FacesToSearch {
             action: "search_image",
         };
         let vector_space = &state.pipeline.models.embedder.vector_space;
-        let faces = named.read(body.faces).await?.into_iter();
+        let faces = named.read(body.content).await?.into_iter();
         Ok(Self {
             vectors: faces
                 .map(|face| vector_of(vector_space, &scan, face))
@@ -265,6 +248,19 @@ impl FacesToSearch {
             plan,
             _reservations: body.reservations,
         })
+    }
+
+    async fn search(
+        &self,
+        state: &AppState,
+        collection: &Collection,
+        vectors: &[FaceVector],
+    ) -> Result<Vec<SearchResult>, RecognitionError> {
+        let wanted = (vectors, &self.plan);
+        state
+            .collections
+            .search(&self.context, collection, wanted)
+            .await
     }
 }
 
@@ -287,12 +283,9 @@ fn vector_of(
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchesQuery),
     responses(CollectionFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<SearchPage>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<SearchPage>, ApiError> {
     let collection = request.collection().await?;
-    let query: SearchesQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: SearchesQuery = request.query()?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let (tenant, audit) = (&collection.tenant, &request.state.store);
     // One more shows whether there is another page.
@@ -314,7 +307,7 @@ pub async fn list(
         next: listed.last().filter(|_| has_more).map(|entry| entry.number),
         results: listed.into_iter().map(RecordedSearch::from).collect(),
     });
-    Negotiated::large(&request.context, request.accepted, page.await?).await
+    request.large(page.await?).await
 }
 
 impl From<AuditEntry> for RecordedSearch {

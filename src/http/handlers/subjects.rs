@@ -1,6 +1,5 @@
 //! `/collections/{id}/subjects` and `/collections/{id}/subjects/{subject}`.
 
-use axum::extract::RawQuery;
 use facescan_audit::AuditEvent;
 use facescan_recognition::{
     collections::{
@@ -17,30 +16,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::{erasures::erase_from_collection, page::Cursor};
 use crate::http::{
-    AppState,
     error::ApiError,
-    extract::{collection_request::CollectionRequest, json_object::JsonObject, read_query},
-    openapi::{
-        failures::{CollectionFailures, EraseFailures, StoredFailures},
-        routes::routes,
-    },
+    extract::{collection_request::CollectionRequest, json_object::JsonObject},
+    openapi::failures::{CollectionFailures, EraseFailures, StoredFailures},
     respond::{
         negotiated::{Created, Deletion, Negotiated},
         page::{Listed, Page},
     },
 };
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(read, change, erase))
-}
 
 /// A subject to be created, or changes of one. In a change, fields that are absent stay as they are, and null removes them.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -87,11 +74,9 @@ pub struct ConsentBody {
     reference: String,
     /// When it was given.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     given_at: OffsetDateTime,
     /// When it ends.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     expires_at: OffsetDateTime,
 }
 
@@ -115,20 +100,17 @@ pub struct SubjectAnswer {
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     expires_at: Option<OffsetDateTime>,
     /// When it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// The last interaction, from which the retention counts: the creation, a change, or an enrollment of a face.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     last_seen_at: OffsetDateTime,
 }
 
 impl Listed for SubjectAnswer {
-    const PAGE: &'static str = "SubjectPage";
     const DESCRIPTION: &'static str = "A page of subjects, oldest first.";
 }
 
@@ -215,7 +197,7 @@ pub async fn create(
     };
     check_details(&subject.details)?;
     let event = AuditEvent::change("create_subject", subject.id);
-    let event = request.state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let store = &request.state.collections.store;
     match store
         .create_subject(&collection.tenant, &subject, event)
@@ -225,7 +207,7 @@ pub async fn create(
         Written::Taken => return Err(RecognitionError::ExternalIdTaken.into()),
         Written::NotFound => return Err(RecognitionError::NoCollection(collection.id).into()),
     }
-    Negotiated::small(request.accepted, &SubjectAnswer::from(subject)).map(Created)
+    request.small(&SubjectAnswer::from(subject)).map(Created)
 }
 
 /// Lists the subjects of a collection.
@@ -235,12 +217,9 @@ pub async fn create(
     params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
     responses(StoredFailures)
 )]
-pub async fn list(
-    request: CollectionRequest,
-    RawQuery(query): RawQuery,
-) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
+pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
     let collection = request.collection().await?;
-    let query: SubjectQuery = read_query(query.as_deref().unwrap_or_default())?;
+    let query: SubjectQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let is_filtered = query.external_id.is_some();
     let details = json!({"after": query.after, "by_external_id": is_filtered});
@@ -254,7 +233,7 @@ pub async fn list(
         .await?;
     let page = cursor.page(listed, |subject| subject.id, SubjectAnswer::from);
     // A page can have megabytes of metadata.
-    Negotiated::large(&request.context, request.accepted, page).await
+    request.large(page).await
 }
 
 /// Reads a subject.
@@ -273,7 +252,7 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<SubjectAnswer
         .record_read("read_subject", request.member()?, details)
         .await?;
     let subject = subject_of(&request).await?;
-    Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
+    request.small(&SubjectAnswer::from(subject))
 }
 
 async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
@@ -309,7 +288,7 @@ pub async fn change(
     check_details(&change.applied_to(SubjectDetails::default()))?;
     let collections = &request.state.collections;
     let event = AuditEvent::change("change_subject", id);
-    let event = request.state.audit.entry(&request.context, event);
+    let event = request.audit_entry(event);
     let subject = (key(&collection), id);
     let now = collections.clock.now();
     match collections
@@ -317,9 +296,7 @@ pub async fn change(
         .change_subject(subject, &change, now, event)
         .await?
     {
-        Changed::Done(subject) => {
-            Negotiated::small(request.accepted, &SubjectAnswer::from(subject))
-        }
+        Changed::Done(subject) => request.small(&SubjectAnswer::from(subject)),
         Changed::Taken => Err(RecognitionError::ExternalIdTaken.into()),
         Changed::NotFound => Err(RecognitionError::NoSubject(id).into()),
     }

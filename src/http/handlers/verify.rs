@@ -1,6 +1,5 @@
 //! `POST /verify`.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_audit::AuditEvent;
 use facescan_config::scope::Scope;
 use facescan_imaging::precision::NumericPrecision;
@@ -26,7 +25,6 @@ use facescan_recognition::{
 use facescan_store::StoredFace;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use super::run::PlanRun;
@@ -35,13 +33,12 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::{face_input::FaceInput, pair::PairRequest},
+        extract::{api_request::ApiRequest, face_input::FaceInput, pair::PairRequest},
         openapi::{
             bodies::{VerifyBody, VerifyForm},
             failures::VerifyFailures,
-            routes::routes,
         },
-        respond::{Accepted, negotiated::Negotiated},
+        respond::negotiated::Negotiated,
     },
 };
 
@@ -116,11 +113,6 @@ struct Resolved {
     face: ComparedFace,
 }
 
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(verify))
-}
-
 /// Compares two faces.
 ///
 /// Each is in an image, stored, or a vector. A stored face also needs the scope `read`. Nothing is stored.
@@ -133,21 +125,21 @@ pub fn routes() -> OpenApiRouter<AppState> {
     responses(VerifyFailures)
 )]
 pub async fn verify(
-    State(state): State<AppState>,
-    headers: HeaderMap,
+    api: ApiRequest,
     request: PairRequest,
 ) -> Result<Negotiated<VerifyResponse>, ApiError> {
     let PairRequest {
         context,
-        faces,
+        content: faces,
         options,
         // Holds the reservations until the response is written.
         reservations: _reservations,
     } = request;
+    let state = &api.state;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let plan = &options.resolve(&state.config, thresholds)?;
     let run = VerifyRun {
-        state: &state,
+        state,
         context: &context,
         plan,
     };
@@ -173,7 +165,7 @@ pub async fn verify(
         a: a.face,
         b: b.face,
     };
-    Negotiated::small(Accepted::structured(&headers), &response)
+    api.small(&response)
 }
 
 /// The two faces, and the devices that made the vectors of images.

@@ -1,41 +1,22 @@
 //! `/webhooks`: addresses that are told when a batch ends.
 
-use axum::{extract::State, http::HeaderMap};
 use facescan_batches::webhooks::{WebhookUrl, shown_secret};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
 use facescan_store::{Webhook, WebhookHost};
 
 use crate::http::{
-    AppState,
     error::ApiError,
-    extract::{json_object::JsonObject, stored_request::StoredRequest},
-    middleware::context::Context,
-    openapi::{
-        failures::{ServiceFailures, StoredFailures, WebhookFailures},
-        routes::routes,
-    },
-    respond::{
-        Accepted,
-        negotiated::{Created, Negotiated, NoContent},
-    },
+    extract::{api_request::ApiRequest, json_object::JsonObject, stored_request::StoredRequest},
+    openapi::failures::{ServiceFailures, StoredFailures, WebhookFailures},
+    respond::negotiated::{Created, Negotiated, NoContent},
 };
 
 /// The most failing hosts in a list.
 const MAX_HOSTS: u32 = 100;
-
-/// Returns the routes of this module.
-pub fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(create, list))
-        .routes(routes!(delete))
-        .routes(routes!(enable))
-        .routes(routes!(rotate))
-}
 
 /// A webhook to be created.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -63,7 +44,6 @@ pub struct WebhookAnswer {
     secret: Option<String>,
     /// The time when it was created.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     created_at: OffsetDateTime,
     /// `disabled` if the address failed for a day or answered 410. Nothing is sent to it until it is enabled.
     state: WebhookState,
@@ -78,21 +58,21 @@ pub struct WebhookAnswer {
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     failing_since: Option<OffsetDateTime>,
     /// The time when a message was delivered last.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     last_success_at: Option<OffsetDateTime>,
     /// The time when it was switched off.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     disabled_at: Option<OffsetDateTime>,
 }
 
@@ -132,14 +112,13 @@ pub struct FailingHostAnswer {
     last_error: String,
     /// The time of the first of them.
     #[serde(with = "facescan_clock::rfc3339")]
-    #[schema(value_type = String, format = DateTime)]
     failing_since: OffsetDateTime,
     /// The time from which messages are sent again.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    #[schema(nullable = false)]
     disabled_until: Option<OffsetDateTime>,
 }
 
@@ -204,16 +183,15 @@ impl WebhookAnswer {
     responses(WebhookFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
+    request: ApiRequest,
     body: Result<JsonObject<WebhookBody>, ApiError>,
 ) -> Result<Created<WebhookAnswer>, ApiError> {
     let JsonObject(body) = body?;
     let content = (body.url.as_str(), body.secret.as_deref());
-    let webhook = state.batches.create_webhook(&context, content).await?;
+    let batches = &request.state.batches;
+    let webhook = batches.create_webhook(&request.context, content).await?;
     let answer = WebhookAnswer::with_secret(webhook);
-    Negotiated::small(Accepted::structured(&headers), &answer).map(Created)
+    request.small(&answer).map(Created)
 }
 
 /// Lists the webhooks that are told about every batch, and the hosts that fail for those of one batch.
@@ -222,16 +200,12 @@ pub async fn create(
     security(("key" = ["batch"])),
     responses(ServiceFailures)
 )]
-pub async fn list(
-    State(state): State<AppState>,
-    Context(context): Context,
-    headers: HeaderMap,
-) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
-    let webhooks = &state.batches.store;
-    let tenant = &context.principal.tenant;
+pub async fn list(request: ApiRequest) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
+    let batches = &request.state.batches;
+    let (webhooks, tenant) = (&batches.store, request.tenant());
     let listed = webhooks.list_webhooks(tenant).await?;
     let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;
-    let now = state.batches.clock().now();
+    let now = batches.clock().now();
     let answer = WebhooksAnswer {
         results: listed.into_iter().map(WebhookAnswer::from).collect(),
         failing_hosts: failing
@@ -239,7 +213,7 @@ pub async fn list(
             .map(|host| FailingHostAnswer::new(host, now))
             .collect(),
     };
-    Negotiated::small(Accepted::structured(&headers), &answer)
+    request.small(&answer)
 }
 
 /// Deletes a webhook with its messages.
@@ -267,7 +241,7 @@ pub async fn delete(request: StoredRequest) -> Result<NoContent, ApiError> {
 pub async fn enable(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches.enable_webhook(&request.context, request.id).await?;
-    Negotiated::small(request.accepted(), &WebhookAnswer::from(webhook))
+    request.small(&WebhookAnswer::from(webhook))
 }
 
 /// Replaces the secret of a webhook.
@@ -284,5 +258,5 @@ pub async fn rotate(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>,
     let webhook = batches
         .rotate_webhook_secret(&request.context, request.id)
         .await?;
-    Negotiated::small(request.accepted(), &WebhookAnswer::with_secret(webhook))
+    request.small(&WebhookAnswer::with_secret(webhook))
 }

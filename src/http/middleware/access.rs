@@ -29,7 +29,7 @@ use crate::{
     http::{
         AppState,
         error::ApiError,
-        extract::admitted::stated_length,
+        extract::arriving::stated_length,
         middleware::{local, unread},
         route_scopes::{Requirement, RouteScopes},
     },

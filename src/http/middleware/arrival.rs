@@ -17,17 +17,18 @@ use std::{
 };
 
 use axum::{
-    body::{Body, HttpBody},
+    body::{Body, HttpBody as _},
     extract::{Request, State},
     http::{HeaderValue, Version, header::CONNECTION},
     middleware::Next,
     response::Response,
 };
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::http::AppState;
+use crate::http::{
+    AppState,
+    wrapped_body::{PolledFrame, wrap},
+};
 
 /// The error of a body that arrives too slowly.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -71,22 +72,25 @@ pub async fn watch(State(state): State<AppState>, mut request: Request, next: Ne
     let arrival = Arc::new(Arrival::default());
     request.extensions_mut().insert(Arc::clone(&arrival));
     let has_own_stream = request.version() >= Version::HTTP_2;
-    let request = request.map(|body| {
-        Body::new(WatchedBody {
-            body,
-            arrival: Arc::clone(&arrival),
-            pace,
-            arrived: 0,
-            waited: Duration::ZERO,
-            waiting: None,
-        })
-    });
+    let request = request.map(|body| watched(body, Arc::clone(&arrival), pace));
     let mut response = next.run(request).await;
     if !has_own_stream && !arrival.has_ended.load(Ordering::Relaxed) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
     response
+}
+
+/// Returns a body that is watched.
+fn watched(body: Body, arrival: Arc<Arrival>, pace: Pace) -> Body {
+    let mut watch = Watch {
+        arrival,
+        pace,
+        arrived: 0,
+        waited: Duration::ZERO,
+        waiting: None,
+    };
+    wrap(body, move |body, context| watch.poll(body, context))
 }
 
 /// The lowest rate of a body.
@@ -108,9 +112,8 @@ impl Pace {
     }
 }
 
-/// The body of a request.
-struct WatchedBody {
-    body: Body,
+/// Watches the body of a request.
+struct Watch {
     arrival: Arc<Arrival>,
     pace: Pace,
     arrived: u64,
@@ -126,7 +129,7 @@ struct Waiting {
     limit: Option<Pin<Box<Sleep>>>,
 }
 
-impl WatchedBody {
+impl Watch {
     fn wait(&self) -> Waiting {
         let since = Instant::now();
         let left = self.pace.time_for(self.arrived).saturating_sub(self.waited);
@@ -138,21 +141,10 @@ impl WatchedBody {
         }
     }
 
-    fn end(&self) {
-        self.arrival.has_ended.store(true, Ordering::Relaxed);
-    }
-}
-
-impl HttpBody for WatchedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    /// Polls the body. Counts what arrives, and the time in which nothing does.
+    fn poll(&mut self, mut body: Pin<&mut Body>, context: &mut Context<'_>) -> PolledFrame {
         self.arrival.is_awaited.store(true, Ordering::Relaxed);
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+        let Poll::Ready(frame) = body.as_mut().poll_frame(context) else {
             let mut waiting = self.waiting.take().unwrap_or_else(|| self.wait());
             let limit = waiting.limit.as_mut().map(|limit| limit.as_mut());
             let is_over = limit.is_some_and(|limit| limit.poll(context).is_ready());
@@ -171,7 +163,7 @@ impl HttpBody for WatchedBody {
         match &frame {
             Some(Ok(frame)) => {
                 self.arrived += frame.data_ref().map_or(0, |data| data.len() as u64);
-                if self.body.is_end_stream() {
+                if body.is_end_stream() {
                     self.end();
                 }
             }
@@ -181,11 +173,7 @@ impl HttpBody for WatchedBody {
         Poll::Ready(frame)
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn end(&self) {
+        self.arrival.has_ended.store(true, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
 //! Opens the context of a request and the span of its log lines. This middleware runs first.
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request, State},
-    http::{Extensions, HeaderName, HeaderValue, request::Parts},
+    extract::{MatchedPath, Request, State},
+    http::{Extensions, HeaderName, HeaderValue},
     middleware::Next,
     response::Response,
 };
@@ -18,17 +18,6 @@ pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// The maximum length of an id from a caller, in bytes.
 const MAX_LENGTH: usize = 128;
 
-/// The context of a request, as an argument of a handler.
-pub struct Context(pub RequestContext);
-
-impl<S: Sync> FromRequestParts<S> for Context {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        from_extensions(&parts.extensions).map(Self)
-    }
-}
-
 /// Returns the context of a request.
 ///
 /// # Errors
@@ -37,7 +26,11 @@ pub fn from_request(request: &Request) -> Result<RequestContext, ApiError> {
     from_extensions(request.extensions())
 }
 
-fn from_extensions(extensions: &Extensions) -> Result<RequestContext, ApiError> {
+/// Returns the context in the extensions of a request.
+///
+/// # Errors
+/// As for [`from_request`].
+pub fn from_extensions(extensions: &Extensions) -> Result<RequestContext, ApiError> {
     extensions
         .get::<RequestContext>()
         .cloned()

@@ -4,8 +4,8 @@
 //! A handler names one of these types. [`complete`](super::complete()) adds the other forms for the same images and
 //! options: msgpack, a multipart form, and the bytes of one image.
 
-use facescan_pipeline::admission::Priority;
 use facescan_pipeline::{
+    admission::Priority,
     operation::BatchOperation,
     operations::{
         enhance::request::EnhanceRequest, preprocess::PreprocessRequest,
@@ -27,8 +27,10 @@ use utoipa::{
 use uuid::Uuid;
 
 use super::Bytes;
-use crate::http::extract::batch_body::WebhookFields;
-use crate::http::handlers::{enrollments::EnrollRequest, library_faces::LibraryRequest};
+use crate::http::extract::{
+    batch_body::WebhookFields,
+    enrollment_options::{EnrollRequest, LibraryRequest},
+};
 
 /// Images, and the options of a scan.
 #[derive(Serialize, ToSchema)]
@@ -80,6 +82,7 @@ pub struct ProcessBody {
 /// An image in a JSON or msgpack body.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only describes images")]
 pub enum ImageSource {
     /// The bytes.
     Inline(InlineImage),
@@ -212,6 +215,7 @@ pub struct FacesForm {
 /// A face: in an image, stored, or as a vector.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
+#[expect(dead_code, reason = "only describes faces")]
 pub enum FaceSource {
     /// The bytes of an image.
     Inline(InlineFace),

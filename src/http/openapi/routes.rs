@@ -2,6 +2,7 @@
 
 use axum::{
     handler::Handler,
+    http::Method,
     routing::{MethodRouter, post},
 };
 use utoipa::openapi::{
@@ -126,7 +127,20 @@ impl Routes {
     }
 }
 
-/// Returns the operations of a path.
+/// Returns the operations of a path by method.
+pub fn by_method(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let operations = [
+        (Method::GET, &item.get),
+        (Method::POST, &item.post),
+        (Method::PUT, &item.put),
+        (Method::PATCH, &item.patch),
+        (Method::DELETE, &item.delete),
+    ];
+    let operations = operations.into_iter();
+    operations.filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// Returns the operations of a path, to change them.
 pub fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let operations = [
         &mut item.get,

@@ -1,16 +1,19 @@
 //! Typed responses. The document describes what a handler returns by its type: see
 //! [`Documented`](crate::http::openapi::documented::Documented).
 
-use std::marker::PhantomData;
+use std::{io, marker::PhantomData};
 
 use axum::{
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{
+        HeaderName, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, VARY},
+    },
     response::{IntoResponse, Response},
 };
 use facescan_pipeline::context::RequestContext;
 use serde::Serialize;
 
-use super::{Accepted, respond, respond_small};
+use super::{Accepted, on_own_thread, reserved_body::ReservedBody};
 use crate::http::error::ApiError;
 
 /// A written body `T`, as JSON or as msgpack. The status is 200.
@@ -73,19 +76,29 @@ impl<T: Serialize> Negotiated<T> {
     /// # Errors
     /// [`ApiError::Internal`] if it cannot be serialized.
     pub fn small(accepted: Accepted, body: &T) -> Result<Self, ApiError> {
-        respond_small(accepted, body).map(Self::from_written)
+        let mut written = Vec::new();
+        write(accepted, body, &mut written)?;
+        Ok(Self::from_written(accepted, written))
     }
 
-    fn from_written(response: Response) -> Self {
+    fn from_written(accepted: Accepted, body: Vec<u8>) -> Self {
+        let media_type = match accepted {
+            Accepted::Msgpack => "application/msgpack",
+            Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => {
+                "application/json"
+            }
+        };
+        let headers = [(CONTENT_TYPE, media_type), (VARY, "accept")];
         Self {
-            response,
+            response: (headers, body).into_response(),
             body: PhantomData,
         }
     }
 }
 
 impl<T: Serialize + Send + 'static> Negotiated<T> {
-    /// Writes a large body on a thread of its own. The body takes its memory from that of the request.
+    /// Writes a large body on a thread of its own, which work on images cannot take. Admission limits how many there are. The
+    /// body takes its memory from that of the request.
     ///
     /// # Errors
     /// [`ApiError::Overloaded`] if the tenant's part of the memory is used up, or [`ApiError::Internal`] if the body cannot be
@@ -95,8 +108,27 @@ impl<T: Serialize + Send + 'static> Negotiated<T> {
         accepted: Accepted,
         body: T,
     ) -> Result<Self, ApiError> {
-        let written = respond(context, accepted, body).await;
-        written.map(Self::from_written)
+        let mut reserved = ReservedBody::new(context.answer.clone());
+        let written = on_own_thread(move || {
+            let written = write(accepted, &body, &mut reserved);
+            reserved.finish(written)
+        });
+        Ok(Self::from_written(accepted, written.await??))
+    }
+}
+
+fn write<T: Serialize>(
+    accepted: Accepted,
+    body: &T,
+    to: &mut impl io::Write,
+) -> Result<(), ApiError> {
+    match accepted {
+        Accepted::Msgpack => body
+            .serialize(&mut rmp_serde::Serializer::new(to).with_struct_map())
+            .map_err(|error| ApiError::Internal(error.to_string())),
+        Accepted::Json | Accepted::Image(_) | Accepted::Npy | Accepted::Parts => {
+            serde_json::to_writer(to, body).map_err(|error| ApiError::Internal(error.to_string()))
+        }
     }
 }
 

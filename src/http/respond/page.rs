@@ -14,10 +14,13 @@ use uuid::Uuid;
 
 /// An entry of a list that has pages.
 pub trait Listed: Serialize + ToSchema {
-    /// The name of the schema of a page.
-    const PAGE: &'static str;
     /// What a page is, with the order of its entries.
     const DESCRIPTION: &'static str;
+
+    /// Returns the name of the schema of a page.
+    fn page_name() -> String {
+        format!("{}Page", Self::name())
+    }
 }
 
 /// A page of a list.
@@ -50,7 +53,7 @@ impl<T: Listed> PartialSchema for Page<T> {
 
 impl<T: Listed> ToSchema for Page<T> {
     fn name() -> Cow<'static, str> {
-        Cow::Borrowed(T::PAGE)
+        T::page_name().into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
@@ -71,7 +74,6 @@ mod tests {
     }
 
     impl Listed for Shelf {
-        const PAGE: &'static str = "ShelfPage";
         const DESCRIPTION: &'static str = "A page of shelves, lowest first.";
     }
 
@@ -86,6 +88,7 @@ mod tests {
         page.next = None;
         let last = serde_json::to_value(&page).unwrap();
         assert_eq!(last, json!({"results": [{"books": 3}]}));
+        assert_eq!(Page::<Shelf>::name(), "ShelfPage");
         let schema = serde_json::to_value(Page::<Shelf>::schema()).unwrap();
         assert_eq!(schema["required"], json!(["results"]));
         let items = &schema["properties"]["results"]["items"];

@@ -6,19 +6,14 @@
 
 use std::{
     collections::BTreeMap,
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
 };
 
-use axum::{
-    body::{Body, HttpBody},
-    response::Response,
-};
-use bytes::Bytes;
+use axum::{body::HttpBody as _, response::Response};
 use facescan_telemetry::metrics::{Metrics, labels::ClosedConnection};
-use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
+
+use crate::http::wrapped_body::wrap;
 
 /// The slots of a listener. Cheap to clone.
 #[derive(Clone)]
@@ -140,7 +135,13 @@ impl OpenConnection {
         let answer = answer.await?;
         // A client without a window does not take the first part.
         request.set_in_work(false);
-        Ok(answer.map(|body| Body::new(Answer { body, request })))
+        Ok(answer.map(|body| {
+            wrap(body, move |body, context| {
+                let frame = body.poll_frame(context);
+                request.set_in_work(frame.is_pending());
+                frame
+            })
+        }))
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
@@ -185,33 +186,5 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         self.set_in_work(false);
-    }
-}
-
-/// The body of an answer.
-struct Answer {
-    body: Body,
-    request: Request,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.request.set_in_work(frame.is_pending());
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -10,30 +10,35 @@ use super::*;
 
 #[tokio::test]
 async fn a_client_that_connected_before_the_stop_gets_its_answer() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     // The connection waits in the listener, and its request arrives after the stop.
-    let mut client = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let (listener, mut client) = connected().await;
     let router = Router::new().route("/", get(|| async { "the answer" }));
-    let patience = Duration::from_secs(60);
-    let options = ServerOptions {
-        tls: None,
-        header_timeout: patience,
-        reading: reading(patience),
-        max_connections: 8,
-        metrics: Metrics::default(),
-    };
-    let server = tokio::spawn(serve(listener, router, options, async {}));
-    client
-        .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
-        .await
-        .unwrap();
+    let server = tokio::spawn(serve(listener, router, options(8), async {}));
+    ask(&mut client, "/").await;
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     server.await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.ends_with("the answer"), "{answer}");
+}
+
+/// Returns a listener, and a client whose connection waits in it.
+async fn connected() -> (TcpListener, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await;
+    (listener, client.unwrap())
+}
+
+/// Returns the options of a server that waits for its clients.
+fn options(max_connections: usize) -> ServerOptions {
+    let patience = Duration::from_secs(60);
+    ServerOptions {
+        tls: None,
+        header_timeout: patience,
+        reading: reading(patience),
+        max_connections,
+        metrics: Metrics::default(),
+    }
 }
 
 fn reading(grace: Duration) -> ReadingLimit {
@@ -63,10 +68,7 @@ fn impatient(router: Router) -> Connections {
 #[tokio::test]
 async fn a_client_that_sends_only_the_beginning_of_a_connection_is_disconnected() {
     for beginning in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n\r\nSM", b"POST /"] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap())
-            .await
-            .unwrap();
+        let (listener, mut client) = connected().await;
         client.write_all(beginning).await.unwrap();
         // It returns although the client stays.
         let connections = impatient(Router::new());
@@ -79,13 +81,10 @@ async fn a_client_that_sends_only_the_beginning_of_a_connection_is_disconnected(
 
 #[tokio::test]
 async fn a_preface_that_arrives_in_parts_begins_http2() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
+    let (listener, mut client) = connected().await;
     let server = accept(&listener, &slots(1)).await;
     client.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-    let version = tokio::spawn(async move { version::of_first_bytes(&server).await });
+    let version = tokio::spawn(async move { version::from_first_bytes(&server).await });
     tokio::task::yield_now().await;
     client.write_all(b"\r\nSM\r\n\r\n").await.unwrap();
     assert_eq!(version.await.unwrap().unwrap(), HttpVersion::Http2);
@@ -94,14 +93,8 @@ async fn a_preface_that_arrives_in_parts_begins_http2() {
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     const ANSWER: usize = 64 << 20;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap())
-        .await
-        .unwrap();
-    client
-        .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
-        .await
-        .unwrap();
+    let (listener, mut client) = connected().await;
+    ask(&mut client, "/").await;
     let router = Router::new().route("/", get(|| async { vec![0_u8; ANSWER] }));
     let connections = impatient(router);
     // It returns although the client has read nothing.
@@ -135,13 +128,7 @@ async fn start(max_connections: usize) -> (SocketAddr, Arc<Slow>) {
         .route("/", get(|| async { "the answer" }))
         .route("/large", get(|| async { vec![0_u8; 64 << 20] }))
         .route("/slow", get(handler));
-    let options = ServerOptions {
-        tls: None,
-        header_timeout: Duration::from_secs(60),
-        reading: reading(Duration::from_secs(60)),
-        max_connections,
-        metrics: Metrics::default(),
-    };
+    let options = options(max_connections);
     tokio::spawn(serve(listener, router, options, std::future::pending()));
     (address, slow)
 }
@@ -161,6 +148,11 @@ async fn answer_with(client: &mut TcpStream, end: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
+async fn ask_and_get(client: &mut TcpStream) {
+    ask(client, "/").await;
+    answer_with(client, "the answer").await;
+}
+
 async fn is_closed(client: &mut TcpStream) -> bool {
     matches!(client.read(&mut [0]).await, Ok(0) | Err(_))
 }
@@ -171,24 +163,20 @@ async fn the_connection_that_waits_the_longest_makes_room_for_a_new_one() {
     let connect = || TcpStream::connect(address);
     let mut idle = connect().await.unwrap();
     let mut unfinished = connect().await.unwrap();
-    ask(&mut idle, "/").await;
-    answer_with(&mut idle, "the answer").await;
+    ask_and_get(&mut idle).await;
     unfinished.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     // The first one has waited since its answer, and the second one since it was opened.
     let mut new = connect().await.unwrap();
-    ask(&mut new, "/").await;
-    answer_with(&mut new, "the answer").await;
+    ask_and_get(&mut new).await;
     assert!(is_closed(&mut unfinished).await);
-    ask(&mut idle, "/").await;
-    answer_with(&mut idle, "the answer").await;
+    ask_and_get(&mut idle).await;
     // Strangers that open connections and send nothing keep nobody out.
     let mut silent = Vec::new();
     for _ in 0..100 {
         silent.push(connect().await.unwrap());
     }
     let mut last = connect().await.unwrap();
-    ask(&mut last, "/").await;
-    answer_with(&mut last, "the answer").await;
+    ask_and_get(&mut last).await;
 }
 
 #[tokio::test]
@@ -205,8 +193,7 @@ async fn a_request_in_work_is_not_closed_for_a_new_connection() {
     answer_with(&mut working, "late").await;
     // It waits for its client now.
     let mut new = TcpStream::connect(address).await.unwrap();
-    ask(&mut new, "/").await;
-    answer_with(&mut new, "the answer").await;
+    ask_and_get(&mut new).await;
 }
 
 #[tokio::test]
@@ -217,8 +204,7 @@ async fn an_answer_that_is_not_read_makes_room() {
     // It has the beginning of its answer, so nothing is left to do for it.
     unread.read_exact(&mut [0; 9]).await.unwrap();
     let mut new = TcpStream::connect(address).await.unwrap();
-    ask(&mut new, "/").await;
-    answer_with(&mut new, "the answer").await;
+    ask_and_get(&mut new).await;
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub(super) enum HttpVersion {
 ///
 /// # Errors
 /// Returns an error if the client closes the connection before.
-pub(super) async fn of_first_bytes(stream: &TcpStream) -> io::Result<HttpVersion> {
+pub(super) async fn from_first_bytes(stream: &TcpStream) -> io::Result<HttpVersion> {
     let mut first = [0; PREFACE.len()];
     loop {
         match stream.peek(&mut first).await? {
@@ -37,7 +37,7 @@ pub(super) async fn of_first_bytes(stream: &TcpStream) -> io::Result<HttpVersion
 }
 
 /// Returns the version that client and server agreed on in the TLS handshake.
-pub(super) fn of_protocol(protocol: Option<&[u8]>) -> HttpVersion {
+pub(super) fn from_protocol(protocol: Option<&[u8]>) -> HttpVersion {
     match protocol {
         Some(b"h2") => HttpVersion::Http2,
         _ => HttpVersion::Http1,

@@ -25,21 +25,13 @@ async fn mistakes_with_keys_urls_and_origins() {
         .body(Body::empty());
     told.request("through a proxy", proxied.unwrap()).await;
     let mut fetching = Mistakes::with(&[("FACESCAN__URLS__ENABLED", "true")]).await;
-    fetching
-        .json(
-            "a url over http",
-            "/detect",
-            &url("http://example.org/a.jpg"),
-        )
-        .await;
-    fetching
-        .json(
-            "a url of a private host",
-            "/detect",
-            &url("https://127.0.0.1/a.jpg"),
-        )
-        .await;
-    fetching.json("no url", "/detect", &url("a.jpg")).await;
+    for (what, address) in [
+        ("a url over http", "http://example.org/a.jpg"),
+        ("a url of a private host", "https://127.0.0.1/a.jpg"),
+        ("no url", "a.jpg"),
+    ] {
+        fetching.json(what, "/detect", &url(address)).await;
+    }
     told.told.append(&mut fetching.told);
 
     let mut open = Mistakes::with(&[("FACESCAN__ACCESS__MODE", "off")]).await;

@@ -2,7 +2,7 @@
 
 use insta::assert_json_snapshot;
 
-use super::Mistakes;
+use super::{Mistakes, Part};
 use crate::support::app::image_file;
 
 #[tokio::test]
@@ -20,48 +20,42 @@ async fn mistakes_with_the_image_of_a_request() {
         )
         .await;
     }
-    told.form(
-        "a form with the part `photo`",
-        "/detect",
-        &[("photo", Some("t1.jpg"), &photo)],
-    )
-    .await;
-    told.form(
-        "a form with an image without the name of a file",
-        "/detect",
-        &[("photo", None, &photo)],
-    )
-    .await;
-    told.form("a form with options only", "/detect", &[store])
+    let (a, b) = (Some("a.jpg"), Some("b.jpg"));
+    let forms: [(&str, &str, &[Part<'_>]); 7] = [
+        (
+            "a form with the part `photo`",
+            "/detect",
+            &[("photo", Some("t1.jpg"), &photo)],
+        ),
+        (
+            "a form with an image without the name of a file",
+            "/detect",
+            &[("photo", None, &photo)],
+        ),
+        ("a form with options only", "/detect", &[store]),
+        ("an empty form", "/detect", &[]),
+        (
+            "a form with the name of a file",
+            "/detect",
+            &[("image", None, b"photo.jpg"), store],
+        ),
+        (
+            "a form with an empty file",
+            "/detect",
+            &[("image", a, b""), store],
+        ),
+        (
+            "a comparison of the parts `img1` and `img2`",
+            "/verify",
+            &[("img1", a, &photo), ("img2", b, &small)],
+        ),
+    ];
+    for (what, uri, parts) in forms {
+        told.form(what, uri, parts).await;
+    }
+    let one = [("a", a, &small[..])];
+    told.form("a comparison of one image", "/verify", &one)
         .await;
-    told.form("an empty form", "/detect", &[]).await;
-    told.form(
-        "a form with the name of a file",
-        "/detect",
-        &[("image", None, b"photo.jpg"), store],
-    )
-    .await;
-    told.form(
-        "a form with an empty file",
-        "/detect",
-        &[("image", Some("a.jpg"), b""), store],
-    )
-    .await;
-    told.form(
-        "a comparison of the parts `img1` and `img2`",
-        "/verify",
-        &[
-            ("img1", Some("a.jpg"), &photo),
-            ("img2", Some("b.jpg"), &small),
-        ],
-    )
-    .await;
-    told.form(
-        "a comparison of one image",
-        "/verify",
-        &[("a", Some("a.jpg"), &small)],
-    )
-    .await;
     told.raw("an empty body", "/detect", b"").await;
     told.raw("a short text as an image", "/detect", b"photo.jpg")
         .await;

@@ -29,6 +29,14 @@ async fn mistakes_with_options() {
         told.raw(query, &format!("/embed?store=false&{query}"), &photo)
             .await;
     }
+    for uri in [
+        "/detect?aligned=true&store=false",
+        "/enhance?store=true",
+        "/enhance?gamma=bright",
+        "/enhance?jpeg_quality=0",
+    ] {
+        told.raw(uri, uri, &photo).await;
+    }
     for query in [
         "landmarks=True",
         "landmarks=1",

@@ -5,8 +5,10 @@ use std::fmt::Debug;
 use axum::{body::Body, extract::FromRequest};
 use facescan::http::{
     AppState,
-    extract::{ImageRequest, face_input::FaceInput, faces::FacesRequest, pair::PairRequest},
-    handlers::enrollments::EnrollRequest,
+    extract::{
+        ImageRequest, Images, enrollment_options::EnrollRequest, face_input::FaceInput,
+        faces::FacesRequest, pair::PairRequest,
+    },
 };
 use facescan_pipeline::{
     core::options::RequestOptions,
@@ -77,7 +79,7 @@ fn check_pair(content_type: &str, body: &[u8]) {
         let request = request(content_type, whole(body));
         match PairRequest::from_request(request, state).await {
             Ok(read) => {
-                for face in &read.faces {
+                for face in &read.content {
                     let held = size_of_face(face);
                     assert!(held <= body.len(), "{} bytes became {held}", body.len());
                 }
@@ -94,8 +96,8 @@ fn check_faces(content_type: &str, body: &[u8]) {
         match FacesRequest::<EnrollRequest>::from_request(request, state).await {
             Ok(read) => {
                 let limit = state.config.server.max_images_per_request;
-                assert!((1..=limit).contains(&read.faces.len()));
-                let held: usize = read.faces.iter().map(size_of_face).sum();
+                assert!((1..=limit).contains(&read.content.len()));
+                let held: usize = read.content.iter().map(size_of_face).sum();
                 assert!(held <= body.len(), "{} bytes became {held}", body.len());
             }
             Err(error) => drop(refused(&error)),
@@ -148,14 +150,12 @@ async fn read<O: RequestOptions + Send + Debug>(
     let read = ImageRequest::<O>::from_request(request, state).await;
     let read = read.map_err(|error| refused(&error))?;
     let limit = state.config.server.max_images_per_request;
-    assert!((1..=limit).contains(&read.images.len()));
-    assert!(read.masks.len() <= limit && (O::TAKES_MASKS || read.masks.is_empty()));
-    let held: usize = read.images.iter().chain(&read.masks).map(size).sum();
+    let Images { images, masks, .. } = &read.content;
+    assert!((1..=limit).contains(&images.len()));
+    assert!(masks.len() <= limit && (O::TAKES_MASKS || masks.is_empty()));
+    let held: usize = images.iter().chain(masks).map(size).sum();
     assert!(held <= len, "{len} bytes became {held}");
-    Ok(format!(
-        "{:?} {:?} {:?}",
-        read.images, read.masks, read.options
-    ))
+    Ok(format!("{images:?} {masks:?} {:?}", read.options))
 }
 
 /// Returns the bytes of an image and of its texts.

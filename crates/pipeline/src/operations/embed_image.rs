@@ -1,7 +1,6 @@
 //! `/embed?kind=image`: the vectors of whole images.
 
 use facescan_config::{Config, EmbeddingFormat};
-use facescan_fields::groups::check_options;
 use facescan_imaging::phash::perceptual_hash;
 use facescan_inference::device_task::DeviceTask;
 
@@ -36,12 +35,11 @@ pub struct ImageEmbeddingPlan {
 }
 
 impl ImageEmbeddingPlan {
-    /// Fills in the defaults.
+    /// Fills in the defaults. The options were read, or are [`checked`](facescan_fields::groups::checked).
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] if an option applies to faces, or if a source is too long.
     pub fn resolve(asked: &mut ScanRequest, config: &Config) -> Result<Self, PipelineError> {
-        check_options(asked)?;
         let rest = ScanRequest {
             kind: None,
             embedding_format: None,

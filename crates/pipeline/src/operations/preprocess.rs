@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use facescan_config::{Config, Dtype};
-use facescan_fields::{groups::check_options, request_options};
+use facescan_fields::request_options;
 use facescan_imaging::{
     checkpoint,
     preprocess::{Layout, Mode, Preprocess, Profile},
@@ -94,12 +94,11 @@ pub struct Row {
 }
 
 impl PreprocessRequest {
-    /// Fills in the defaults and checks the ranges.
+    /// Fills in the defaults. The options were read, or are [`checked`](facescan_fields::groups::checked).
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
     pub fn resolve(self, config: &Config) -> Result<PreprocessPlan, PipelineError> {
-        check_options(&self)?;
         self.unstored.check("tensors")?;
         let usual = &config.preprocess;
         let [height, width] = usual.image_size;

@@ -71,14 +71,11 @@ impl Content for Items {
         Ok(())
     }
 
-    fn check_count(&self, limit: usize) -> Result<(), ApiError> {
-        if self.0.len() > MAX_ITEMS {
-            return Err(Self::too_many(limit));
-        }
-        Ok(())
+    fn count(&self) -> usize {
+        self.0.len()
     }
 
-    fn most_parts(_: usize) -> usize {
+    fn most(_: usize) -> usize {
         MAX_ITEMS
     }
 

@@ -65,9 +65,6 @@ enum Line {
 
 impl Lines {
     /// Reads the lines of a request. The whole body can have any length.
-    ///
-    /// # Errors
-    /// [`ApiError::Internal`] if the request has no context.
     pub(super) fn new(request: Request, state: &AppState) -> Result<Self, ApiError> {
         // Base64 takes four bytes for three.
         let image = state.config.limits.max_image_bytes;

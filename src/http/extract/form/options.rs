@@ -81,9 +81,6 @@ impl FormOptions {
 
     /// Returns the options, and what is wrong with them. The part `options` overrides the others, unless it is one field of
     /// several that describe a batch (`has_head`).
-    ///
-    /// # Errors
-    /// The error of the parts that are files under another name.
     pub fn finish(self, has_head: bool) -> Result<(SentOptions, Vec<FieldError>), ApiError> {
         if !self.misnamed.is_empty() {
             let misnamed = FieldErrors {

@@ -1,7 +1,6 @@
 //! `GET /batches/{id}/items`.
 
 use axum::{
-    extract::RawQuery,
     http::{HeaderMap, StatusCode, header::ACCEPT},
     response::{IntoResponse, Response},
 };
@@ -25,7 +24,7 @@ use super::{
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{page_size, read_query, stored_request::StoredRequest},
+    extract::{page_size, stored_request::StoredRequest},
     openapi::{
         documented::{Description, Documented},
         failures::BatchFailures,
@@ -206,12 +205,8 @@ impl Documented for ItemsResponse {
     params(("id" = Uuid, Path, description = "The id of the batch"), ItemsQuery),
     responses(BatchFailures)
 )]
-pub async fn list(
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    request: StoredRequest,
-) -> Result<ItemsResponse, ApiError> {
-    let query: ItemsQuery = read_query(query.as_deref().unwrap_or_default())?;
+pub async fn list(headers: HeaderMap, request: StoredRequest) -> Result<ItemsResponse, ApiError> {
+    let query: ItemsQuery = request.query()?;
     let limit = page_size(query.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
@@ -228,7 +223,7 @@ pub async fn list(
     let turn = request.large_answer().await;
     let stored = query.load(&request.state, &batch, limit).await?;
     let answer = on_own_thread(move || ItemPageAnswer::new(stored, turn)).await?;
-    let page = Negotiated::large(&request.context, request.accepted(), answer);
+    let page = request.large(answer);
     page.await.map(ItemsResponse::Page)
 }
 

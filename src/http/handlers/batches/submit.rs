@@ -1,27 +1,26 @@
 //! `POST /batches` and `POST /batches/{id}/items`.
 
 use axum::{
-    extract::{Path, Request, State},
+    extract::Request,
     http::{HeaderMap, HeaderName},
 };
 use facescan_audit::AuditEvent;
 use facescan_batches::submission::{Receipt, Submission, Submitted};
-use uuid::Uuid;
 
 use super::check_may_search;
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::batch_body::{BatchBody, Entries},
-    middleware::context,
+    extract::{
+        api_request::ApiRequest,
+        batch_body::{BatchBody, Entries},
+        stored_request::StoredRequest,
+    },
     openapi::{
         bodies::{BatchRequestBody, ItemsBody},
         failures::SubmissionFailures,
     },
-    respond::{
-        Accepted,
-        negotiated::{DoneOrQueued, Negotiated, Queued},
-    },
+    respond::negotiated::{DoneOrQueued, Queued},
 };
 
 /// The header that identifies a request if it is sent again.
@@ -47,11 +46,10 @@ const MAX_KEY_BYTES: usize = 255;
     responses(SubmissionFailures)
 )]
 pub async fn create(
-    State(state): State<AppState>,
+    request: ApiRequest,
     headers: HeaderMap,
-    request: Request,
+    body: Request,
 ) -> Result<DoneOrQueued<Receipt>, ApiError> {
-    let context = context::from_request(&request)?;
     let key = idempotency_key(&headers)?;
     let has_key = key.is_some();
     let BatchBody {
@@ -59,14 +57,15 @@ pub async fn create(
         entries,
         // Held until all entries are read.
         reservation: _reservation,
-    } = BatchBody::read(request, &state, true).await?;
+    } = BatchBody::read(body, &request.state, true).await?;
     let head = head.into_head(key)?;
-    check_may_search(&context, head.operation.name())?;
-    let submission = state.batches.submit(&context, head).await?;
+    check_may_search(&request.context, head.operation.name())?;
+    let batches = &request.state.batches;
+    let submission = batches.submit(&request.context, head).await?;
     let event = AuditEvent::change("submit_batch", submission.batch().id);
-    state.audit.record(&context, event).await?;
-    let submitted = submit(&state, submission, entries, has_key).await?;
-    let body = Negotiated::small(Accepted::structured(&headers), &submitted.receipt)?;
+    request.record(event).await?;
+    let submitted = submit(&request.state, submission, entries, has_key).await?;
+    let body = request.small(&submitted.receipt)?;
     Ok(if submitted.is_repeated {
         DoneOrQueued::Done(body)
     } else {
@@ -82,28 +81,20 @@ pub async fn create(
     request_body = ItemsBody,
     responses(SubmissionFailures)
 )]
-pub async fn add_items(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    request: Request,
-) -> Result<Queued<Receipt>, ApiError> {
-    let context = context::from_request(&request)?;
-    let id: Uuid = id
-        .parse()
-        .map_err(|_| ApiError::NotFound(format!("`{id}` is not an id; ids are UUIDs")))?;
-    let submission = state.batches.append(&context, id).await?;
-    check_may_search(&context, &submission.batch().operation)?;
-    let event = AuditEvent::change("add_batch_items", id);
-    state.audit.record(&context, event).await?;
+pub async fn add_items(request: StoredRequest, body: Request) -> Result<Queued<Receipt>, ApiError> {
+    let batches = &request.state.batches;
+    let submission = batches.append(&request.context, request.id).await?;
+    check_may_search(&request.context, &submission.batch().operation)?;
+    let event = AuditEvent::change("add_batch_items", request.id);
+    request.record(event).await?;
     let BatchBody {
         entries,
         // Held until all entries are read.
         reservation: _reservation,
         ..
-    } = BatchBody::read(request, &state, false).await?;
-    let submitted = submit(&state, submission, entries, true).await?;
-    Negotiated::small(Accepted::structured(&headers), &submitted.receipt).map(Queued)
+    } = BatchBody::read(body, &request.state, false).await?;
+    let submitted = submit(&request.state, submission, entries, true).await?;
+    request.small(&submitted.receipt).map(Queued)
 }
 
 /// Reads all entries. `can_continue` is whether the caller can find a batch that is interrupted.

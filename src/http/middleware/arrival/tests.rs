@@ -1,5 +1,6 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, error::Error, iter};
 
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http_body_util::BodyExt;
 use tokio::time::sleep;
@@ -7,20 +8,13 @@ use tokio::time::sleep;
 use super::*;
 
 /// A body of single bytes, one after each `pause`.
-fn trickling(pause: Duration, bytes: usize, pace: Pace) -> (WatchedBody, Arc<Arrival>) {
+fn trickling(pause: Duration, bytes: usize, pace: Pace) -> (Body, Arc<Arrival>) {
     let parts = stream::iter(0..bytes).then(move |_| async move {
         sleep(pause).await;
         Ok::<_, Infallible>(Bytes::from_static(b"x"))
     });
     let arrival = Arc::new(Arrival::default());
-    let body = WatchedBody {
-        body: Body::from_stream(parts),
-        arrival: Arc::clone(&arrival),
-        pace,
-        arrived: 0,
-        waited: Duration::ZERO,
-        waiting: None,
-    };
+    let body = watched(Body::from_stream(parts), Arc::clone(&arrival), pace);
     (body, arrival)
 }
 
@@ -34,8 +28,10 @@ async fn a_body_that_trickles_is_refused() {
     let began = Instant::now();
     let (body, arrival) = trickling(Duration::from_secs(4), 1000, PACE);
     let error = body.collect().await.unwrap_err();
-    let slow = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<TooSlow>());
-    assert!(slow.is_some(), "{error:?}");
+    let mut causes = iter::successors(Some(&error as &(dyn Error + 'static)), |&error| {
+        error.source()
+    });
+    assert!(causes.any(|cause| cause.is::<TooSlow>()), "{error:?}");
     assert_eq!(began.elapsed().as_secs(), 15, "three bytes add nothing");
     assert!(!arrival.has_ended.load(Ordering::Relaxed));
 }

@@ -57,7 +57,7 @@ fn errors_of_requests() -> Vec<ApiError> {
     let id = Uuid::parse_str("0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d").unwrap();
     vec![
         timeout.unwrap_err(),
-        BodyFormat::of(&headers(CONTENT_TYPE, "text/plain"))
+        BodyFormat::from_headers(&headers(CONTENT_TYPE, "text/plain"))
             .err()
             .unwrap(),
         ApiError::invalid_body(json.to_string()),

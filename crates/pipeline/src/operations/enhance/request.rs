@@ -1,7 +1,7 @@
 //! The options of `/enhance` as a request sends them.
 
 use facescan_config::{Config, DetectionRequest, EnhancedFormat};
-use facescan_fields::{groups::check_options, request_options};
+use facescan_fields::request_options;
 use facescan_imaging::enhance::{Apply, EnhanceOptions, Gamma, Upscale};
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,8 @@ fn apply(asked: Option<bool>) -> Apply {
 }
 
 impl EnhanceRequest {
-    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
+    /// Fills in the defaults, and checks what no schema says. The options were read, or are
+    /// [`checked`](facescan_fields::groups::checked). `thresholds` are those of the detector.
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
@@ -94,7 +95,6 @@ impl EnhanceRequest {
         config: &Config,
         thresholds: &Thresholds,
     ) -> Result<EnhancePlan, PipelineError> {
-        check_options(self)?;
         self.unstored.check("enhanced images")?;
         let detect = DetectOptions {
             max_faces: None,

@@ -1,7 +1,7 @@
 //! The options of `/process` as a request sends them.
 
 use facescan_config::{Config, DetectionRequest};
-use facescan_fields::{groups::check_options, request_options};
+use facescan_fields::request_options;
 use facescan_inference::registry::Thresholds;
 
 use super::{
@@ -50,8 +50,9 @@ impl RequestOptions for ProcessRequest {
 }
 
 impl ProcessRequest {
-    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector, and `masks` is the number
-    /// of masks in the request.
+    /// Fills in the defaults, and checks what no schema says. The options were read, or are
+    /// [`checked`](facescan_fields::groups::checked). `thresholds` are those of the detector, and `masks` is the number of masks
+    /// in the request.
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
@@ -61,7 +62,6 @@ impl ProcessRequest {
         thresholds: &Thresholds,
         masks: usize,
     ) -> Result<ProcessPlan, PipelineError> {
-        check_options(self)?;
         let longest = config.limits.max_width.min(config.limits.max_height);
         check_all(&self.operations, masks, longest)?;
         self.unstored.check("processed images")?;

@@ -1,7 +1,7 @@
 //! The options of a scan as a request sends them.
 
 use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat};
-use facescan_fields::{groups::check_options, request_options};
+use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
@@ -74,8 +74,9 @@ impl ScanRequest {
         }
     }
 
-    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector. Another configuration resolves
-    /// the options, with their defaults, to the same plan.
+    /// Fills in the defaults, and checks what no schema says. The options were read, or are
+    /// [`checked`](facescan_fields::groups::checked). `thresholds` are those of the detector. Another configuration resolves the
+    /// options, with their defaults, to the same plan.
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.
@@ -94,7 +95,6 @@ impl ScanRequest {
                 ));
             }
         }
-        check_options(self)?;
         let aligned = self.aligned.unwrap_or(false);
         if aligned && kind.model().is_none() && !kind.measures_quality() {
             return Err(PipelineError::invalid_option(
