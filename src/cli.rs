@@ -31,6 +31,7 @@ mod image_command;
 mod index;
 mod keys;
 mod models;
+mod plot;
 mod precision;
 mod preprocess;
 mod process;
@@ -154,9 +155,7 @@ enum Command {
     )]
     Preprocess(preprocess::PreprocessArgs),
     /// Compare the resize profiles with each other, and the device with the CPU, on images.
-    #[command(
-        after_help = "Examples:\n  facescan precision photo.jpg\n  facescan precision --json archive/ > precision.json"
-    )]
+    #[command(after_help = "Examples:\n  facescan precision photo.jpg --plot precision.svg")]
     Precision(precision::PrecisionArgs),
     /// List, prepare and verify the models.
     #[command(subcommand)]

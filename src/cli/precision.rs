@@ -36,9 +36,12 @@ pub struct PrecisionArgs {
     /// The width of the output in pixels.
     #[arg(long, value_name = "PIXELS", default_value_t = 224)]
     width: u32,
-    /// Print JSON instead of a table. It also has the share of the values at each difference, for a histogram.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Write a histogram of the differences as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// The differences between two ways of resizing.
@@ -67,6 +70,9 @@ pub fn run(
     let config = config.without_encoder();
     image_command::run(config, provenance, &args.paths, async |app| {
         let found = compare_all(app, args).await?;
+        if let Some(path) = &args.plot {
+            differences::plot(path, &found)?;
+        }
         let rows: Vec<Compared> = found
             .into_iter()
             .map(|pair| Compared {

@@ -63,6 +63,8 @@ fn a_toggle_without_a_device_is_measured_without_a_gain() {
             report["analysis"]["recommendations"][operation]["toggle"],
             "off"
         );
+        let plot = format!("{operation}_throughput.svg");
+        assert!(folder.path().join(&plot).exists(), "{plot}");
     }
     let table = fs::read_to_string(folder.path().join("report.md")).unwrap();
     assert!(table.contains("FACE_DETECTION_GPU"), "{table}");

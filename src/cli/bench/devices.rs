@@ -66,7 +66,7 @@ pub struct DevicesArgs {
     /// Images, or folders of images, with faces. They are resized before the measurement.
     #[arg(long, num_args = 1.., value_name = "FILE|DIR", default_value = ".runtime/pictures")]
     images: Vec<PathBuf>,
-    /// Write report.json and report.md to this folder.
+    /// Write report.json, report.md and plots to this folder.
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     output: Option<PathBuf>,
@@ -135,7 +135,11 @@ pub fn run(config: &Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     let images = load_images(&args.images)?;
     let figures = run_to_end(measure(config, args, &images))?;
     let is_whole = figures.cells().all(|cell| cell.errors.is_empty());
-    report::publish(args, &figures, &figures.markdown(), args.output.as_deref())?;
+    let folder = args.output.as_deref();
+    report::publish(args, &figures, &figures.markdown(), folder)?;
+    if let Some(folder) = folder {
+        figures.draw(folder).context("drawing the plots")?;
+    }
     Ok(success_if(is_whole))
 }
 

@@ -1,6 +1,11 @@
 //! Counts differences of samples in fine steps, so that the memory does not depend on the number of images.
 
+use std::path::Path;
+
 use serde::Serialize;
+
+use super::Pair;
+use crate::cli::plot;
 
 /// The number of steps per level.
 const STEPS: usize = 1000;
@@ -35,8 +40,6 @@ pub struct Summary {
     pub max_units: f64,
     /// The mean in the same units.
     pub mean_units: f64,
-    /// The share of values for each difference in whole levels, from 0 to the largest.
-    pub level_shares: Vec<f64>,
 }
 
 impl Default for Differences {
@@ -83,12 +86,11 @@ impl Differences {
             equal_share: self.equal as f64 / values,
             max_units: self.max / LEVELS_A_UNIT,
             mean_units: mean / LEVELS_A_UNIT,
-            level_shares: self.level_shares(),
         }
     }
 
     /// Returns the share of values for each difference in whole levels, up to the largest.
-    fn level_shares(&self) -> Vec<f64> {
+    fn histogram(&self) -> Vec<f64> {
         let values = self.values.max(1) as f64;
         let levels = self.max.ceil() as usize;
         let mut shares = vec![0.0; levels + 1];
@@ -100,6 +102,33 @@ impl Differences {
         }
         shares
     }
+}
+
+/// Draws a histogram of the differences: levels on the horizontal axis, shares of the values on the vertical axis in
+/// powers of ten.
+///
+/// # Errors
+/// Returns an error if the file cannot be written.
+pub fn plot(path: &Path, pairs: &[Pair]) -> anyhow::Result<()> {
+    // Stands for the logarithm of a share of zero. It is less than the logarithm of any other share.
+    const LEAST: f64 = -7.0;
+    let line = |pair: &Pair| plot::Line {
+        name: format!("{} and {}", pair.first, pair.second),
+        values: pair
+            .differences
+            .histogram()
+            .into_iter()
+            .map(|share| share.log10().max(LEAST))
+            .collect(),
+    };
+    let lines: Vec<plot::Line> = pairs.iter().map(line).collect();
+    let axes = plot::Axes {
+        title: "Differences of samples: share of the values in powers of ten",
+        x_title: "difference in levels",
+        y_range: Some(LEAST..0.0),
+        ..plot::Axes::default()
+    };
+    plot::lines(path, &axes, &lines)
 }
 
 #[cfg(test)]
@@ -115,7 +144,7 @@ mod tests {
         assert_eq!((summary.max_levels, summary.max_units), (255.0, 2.0));
         assert_eq!(summary.median_levels, 1.0);
         assert!((summary.mean_levels - 258.5 / 4.0).abs() < 1e-9);
-        let shares = summary.level_shares;
+        let shares = differences.histogram();
         assert_eq!((shares.len(), shares[0], shares[255]), (256, 0.25, 0.25));
     }
 }

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from ..installation import check
-from . import files, forms, idle, logs, memory, outbound, promises, texts, trail, vectors, work
+from . import bodies, files, forms, idle, logs, memory, outbound, promises, texts, trail, vectors, work
 from .attack import BOTH, Attack, Result, carry_out
 from .target import LIMIT, Target, limited
 
-MODULES = (memory, forms, work, idle, outbound, texts, vectors, trail, files, logs, promises)
+MODULES = (memory, forms, bodies, work, idle, outbound, texts, vectors, trail, files, logs, promises)
 ATTACKS: list[Attack] = [attack for module in MODULES for attack in module.ATTACKS]
 
 

@@ -4,61 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
 from collections.abc import Iterator
 from urllib.parse import quote
 
 from .attack import Attack, Report
+from .bodies import PLAUSIBLE, existing, fields, filled, resolved
 from .shapes import pack
 from .target import JSON, MSGPACK, NDJSON, PHOTO, Response, Target
 
 NUL, ODD = "a\0b", ["a\0b", "\0", "a\u2028\x1b[31m\ufeff", "\ud83d\ude00" * 40, "'; drop table images --", "../../../etc/passwd"]
 DATA = base64.b64encode(PHOTO).decode()
-# Any text does for these; others need a value that lets the rest of the body be read.
-PLAUSIBLE = {
-    "operation": "detect",
-    "name": "drill",
-    "purpose": "drill",
-    "legal_basis": "none",
-    "retention_days": 30,
-    "url": "https://example.com/",
-}
-
-
-def resolved(document: dict, schema: dict) -> dict:
-    while "$ref" in schema:
-        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
-    return schema
-
-
-def fields(document: dict, schema: dict) -> tuple[list[str], list[str]]:
-    """Returns the names of all fields of a body and those that it needs."""
-    schema = resolved(document, schema)
-    parts = [schema, *(resolved(document, each) for key in ("allOf", "oneOf", "anyOf") for each in schema.get(key, []))]
-    names = dict.fromkeys(name for each in parts for name in each.get("properties", {}))
-    return list(names), [name for each in parts for name in each.get("required", [])]
-
-
-def existing(target: Target) -> dict[str, str]:
-    """Returns ids of resources that exist, by the start of the paths that need them."""
-    gallery, library = target.collection()["id"], target.collection(kind="library")["id"]
-    subject = target.alice.made(f"/collections/{gallery}/subjects", {})["id"]
-    batch = target.alice.made("/batches", {"operation": "detect", "open": True, "items": []})["id"]
-    return {
-        "/collections/{id}/people": library,
-        "/collections/{id}/clusterings": library,
-        "/collections/{id}/faces": library,
-        "/collections/{id}/enrollments": library,
-        "/collections": gallery,
-        "{subject}": subject,
-        "/batches": batch,
-    }
-
-
-def filled(path: str, ids: dict[str, str]) -> str:
-    first = next((value for start, value in ids.items() if path.startswith(start)), str(uuid.uuid4()))
-    path = path.replace("{id}", first).replace("{subject}", ids["{subject}"])
-    return "/".join(str(uuid.uuid4()) if piece.startswith("{") else piece for piece in path.split("/"))
 
 
 def texts(document: dict, schema: dict) -> Iterator[str]:

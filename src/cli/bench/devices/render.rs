@@ -1,10 +1,25 @@
-//! Renders the figures as tables.
+//! Renders the figures as tables and plots.
+
+use std::{collections::BTreeMap, path::Path};
 
 use super::{
     analysis::{Advice, Gains},
-    figures::{Cell, DevicesFigures, Span, Toggle},
+    figures::{Cell, DevicesFigures, Pair, Span, Times, Toggle},
+    material::Size,
 };
-use crate::cli::bench::report::{Table, figure, or_dash, percent};
+use crate::cli::{
+    bench::report::{Table, figure, math::nearest_rank, or_dash, percent},
+    plot,
+};
+
+/// The percentiles in the plots, from left to right, each with the share of times that do not exceed it.
+const PERCENTILES: [(&str, f64); 5] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("max", 1.0),
+];
 
 impl DevicesFigures {
     /// Renders the figures as Markdown tables.
@@ -54,6 +69,26 @@ impl DevicesFigures {
         }
         format!("{table}\n{advice}")
     }
+
+    /// Draws plots of the figures as SVG files.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn draw(&self, folder: &Path) -> anyhow::Result<()> {
+        for (operation, sizes) in &self.benchmark_results {
+            let file = |plot: &str| folder.join(format!("{}_{plot}.svg", operation.name()));
+            let (throughput, latency) = series_of(sizes);
+            plot::bars(&file("throughput"), "Images per second", &throughput)?;
+            let labels = PERCENTILES.map(|(name, _)| name);
+            let axes = plot::Axes {
+                title: "Latency in milliseconds",
+                x_labels: &labels,
+                ..plot::Axes::default()
+            };
+            plot::lines(&file("latency"), &axes, &latency)?;
+        }
+        Ok(())
+    }
 }
 
 /// Adds one row to the table.
@@ -96,4 +131,34 @@ fn gained(gains: Option<&Gains>, toggle: Toggle) -> String {
     or_dash(percent.filter(|_| toggle == Toggle::On), |percent| {
         format!("{percent:+.1} %")
     })
+}
+
+/// Returns the throughput of an operation and the percentiles of its times, by size and toggle.
+fn series_of(sizes: &BTreeMap<Size, Pair>) -> (Vec<(String, f64)>, Vec<plot::Line>) {
+    let mut throughput = Vec::new();
+    let mut latency = Vec::new();
+    for (size, pair) in sizes {
+        for (toggle, cell) in pair.cells() {
+            let state = match toggle {
+                Toggle::Off => "off",
+                Toggle::On => "on",
+            };
+            let name = format!("{} {state}", size.name());
+            throughput.push((name.clone(), cell.mean_throughput));
+            latency.push(plot::Line {
+                name,
+                values: percentiles(&cell.times),
+            });
+        }
+    }
+    (throughput, latency)
+}
+
+fn percentiles(times: &Times) -> Vec<f64> {
+    let mut sorted = times.times_ms.clone();
+    sorted.sort_by(f64::total_cmp);
+    let ranks = PERCENTILES.iter().map(|(_, share)| *share);
+    ranks
+        .filter_map(|share| nearest_rank(&sorted, share))
+        .collect()
 }
