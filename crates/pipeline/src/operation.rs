@@ -173,6 +173,20 @@ operations! {
     }
 }
 
+impl ScanKind {
+    /// Returns whether the operation reads the crops of faces, so that an aligned crop can stand for an image.
+    pub(crate) fn reads_crops(self) -> bool {
+        self.model().is_some() || self.measures_quality()
+    }
+
+    /// Returns the options of scans that the operation refuses.
+    pub fn refused_options(self) -> Vec<&'static str> {
+        let kind = (!self.has_whole_images()).then_some("kind");
+        let aligned = (!self.reads_crops()).then_some("aligned");
+        kind.into_iter().chain(aligned).collect()
+    }
+}
+
 impl BatchOperation {
     /// Returns the name in requests and in the database.
     pub fn name(self) -> &'static str {

@@ -168,8 +168,7 @@ impl VerifyRequest {
             detection: DetectionRequest {
                 max_faces: Some(MAX_CANDIDATES),
                 // The choice does not depend on the settings for scans.
-                min_face_size: Some(0.0),
-                ..self.detection
+                ..self.detection.without_limits()
             },
             aligned: self.aligned,
             quality: Some(true),

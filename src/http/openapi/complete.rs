@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use facescan_pipeline::{operations::process::step::Step, results::schemas::ENCODED_IMAGE};
+use facescan_pipeline::{
+    operation::ScanKind, operations::process::step::Step, results::schemas::ENCODED_IMAGE,
+};
 use utoipa::{
     ToSchema,
     openapi::{
@@ -38,12 +40,6 @@ const LINKS: [(&str, &str, &str); 3] = [
     ("list_images", "read_image", "/results/0/id"),
     ("read_image", "read_face", "/scans/0/faces/0/id"),
     ("read_face", "read_image", "/image_id"),
-];
-
-/// The options of scans that a route does not take: the operation, the beginning of the names of its schemas, and the options.
-const NARROWER: [(&str, &str, &[&str]); 2] = [
-    ("detect_faces", "Detect", &["kind", "aligned"]),
-    ("measure_quality", "Quality", &["kind"]),
 ];
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
@@ -163,12 +159,20 @@ fn close(schemas: &mut Schemas, name: &str) {
 
 /// Gives an operation a body of its own, without the options that it does not take.
 fn narrow(operation: &mut Operation, schemas: &mut Schemas) {
-    let id = operation.operation_id.as_deref().unwrap_or_default();
-    let narrower = NARROWER.iter().find(|(of, _, _)| *of == id);
-    let Some((_, prefix, without)) = narrower else {
+    let id = operation.operation_id.as_deref();
+    let scan = ScanKind::ALL
+        .into_iter()
+        .find(|kind| Some(kind.client_name()) == id);
+    let Some(kind) = scan else {
         return;
     };
-    let is_taken = |name: &str| !without.contains(&name);
+    let refused = kind.refused_options();
+    if refused.is_empty() {
+        return;
+    }
+    let is_taken = |name: &str| !refused.contains(&name);
+    let name = kind.operation().name();
+    let prefix = name[..1].to_ascii_uppercase() + &name[1..];
     let [options, body] = ["Options", "Body"].map(|part| format!("{prefix}{part}"));
     let Some(mut taken) =
         object(schemas, &RefOr::Ref(Ref::from_schema_name("ScanOptions"))).cloned()

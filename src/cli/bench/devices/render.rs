@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     analysis::{Advice, Gains},
-    figures::{Cell, DevicesFigures, Pair, Span, Times, Toggle},
+    figures::{Cell, DevicesFigures, Span, Times, Toggle},
     material::Size,
 };
 use crate::cli::{
@@ -134,11 +134,13 @@ fn gained(gains: Option<&Gains>, toggle: Toggle) -> String {
 }
 
 /// Returns the throughput of an operation and the percentiles of its times, by size and toggle.
-fn series_of(sizes: &BTreeMap<Size, Pair>) -> (Vec<(String, f64)>, Vec<plot::Line>) {
+fn series_of(
+    sizes: &BTreeMap<Size, BTreeMap<Toggle, Cell>>,
+) -> (Vec<(String, f64)>, Vec<plot::Line>) {
     let mut throughput = Vec::new();
     let mut latency = Vec::new();
-    for (size, pair) in sizes {
-        for (toggle, cell) in pair.cells() {
+    for (size, cells) in sizes {
+        for (toggle, cell) in cells {
             let state = match toggle {
                 Toggle::Off => "off",
                 Toggle::On => "on",

@@ -149,14 +149,21 @@ fn images_come_in_every_form_and_options_have_the_ranges_of_the_body() {
 #[test]
 fn a_scan_takes_no_option_that_it_refuses() {
     let document = document();
-    for (id, prefix, without) in NARROWER {
+    for kind in ScanKind::ALL {
+        let refused = kind.refused_options();
+        let id = kind.client_name();
+        let prefix = match kind {
+            ScanKind::Detect => "Detect",
+            ScanKind::Embed => "Scan",
+            ScanKind::Quality => "Quality",
+        };
         let mut all = operations(&document).into_iter();
         let operation = all.find(|it| it["operationId"] == id).unwrap();
         let options = &document["components"]["schemas"][format!("{prefix}Options")];
-        for name in without {
+        for name in refused {
             let mut parameters = operation["parameters"].as_array().unwrap().iter();
             assert!(
-                !parameters.any(|parameter| parameter["name"] == *name),
+                !parameters.any(|parameter| parameter["name"] == name),
                 "{id} {name}"
             );
             assert!(options["properties"].get(name).is_none(), "{id} {name}");

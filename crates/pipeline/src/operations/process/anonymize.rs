@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Pipeline,
-    core::{error::PipelineError, options::DetectOptions, pixels::into_owned, run::ImageRun, work},
+    core::{error::PipelineError, pixels::into_owned, run::ImageRun, work},
 };
 use facescan_imaging::{
     blur::{Gaussian, fill, pixelate},
@@ -62,11 +62,7 @@ impl Pipeline {
             searches: 0,
         };
         // Every face must be hidden, so the limits on size and number do not apply.
-        let every = DetectOptions {
-            max_faces: None,
-            min_face_size: 0.0,
-            ..plan.detect.clone()
-        };
+        let every = plan.detect.clone().without_limits();
         while hidden.searches < MAX_SEARCHES {
             let image = Arc::new(std::mem::take(&mut hidden.pixels));
             let found = self.faces_in(&image, &every, run).await?;

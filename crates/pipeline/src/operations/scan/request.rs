@@ -96,7 +96,7 @@ impl ScanRequest {
             }
         }
         let aligned = self.aligned.unwrap_or(false);
-        if aligned && kind.model().is_none() && !kind.measures_quality() {
+        if aligned && !kind.reads_crops() {
             return Err(PipelineError::invalid_option(
                 "aligned",
                 "an aligned crop has nothing to detect; use an operation on faces, such as /embed",
