@@ -24,6 +24,22 @@ pub fn noise(width: u32, height: u32) -> RgbImage {
     })
 }
 
+/// Returns the source samples of one target position of a line of `from` samples that is resized to `to`, with their
+/// shares. Samples without a share are left out. `moved` replaces the center of the window.
+pub(crate) fn shares(from: u32, to: u32, at: u32, moved: fn(f64) -> f64) -> Vec<(u32, f64)> {
+    let scale = f64::from(from) / f64::from(to);
+    let center = moved((f64::from(at) + 0.5) * scale);
+    let weight = |x: u32| {
+        let apart = (f64::from(x) + 0.5 - center) / scale.max(1.0);
+        (1.0 - apart.abs()).max(0.0)
+    };
+    let sum: f64 = (0..from).map(weight).sum();
+    (0..from)
+        .map(|x| (x, weight(x) / sum))
+        .filter(|(_, share)| *share > 0.0)
+        .collect()
+}
+
 /// Returns the antialiased bilinear resize by definition, unrounded, as three planes.
 pub fn antialiased(image: &RgbImage, size: (u32, u32)) -> Vec<f64> {
     antialiased_at(image, size, |center| center)
@@ -35,26 +51,13 @@ pub fn antialiased_at(
     (width, height): (u32, u32),
     moved: fn(f64) -> f64,
 ) -> Vec<f64> {
-    let shares = |from: u32, to: u32, at: u32| -> Vec<(u32, f64)> {
-        let scale = f64::from(from) / f64::from(to);
-        let center = moved((f64::from(at) + 0.5) * scale);
-        let weight = |x: u32| {
-            let apart = (f64::from(x) + 0.5 - center) / scale.max(1.0);
-            (1.0 - apart.abs()).max(0.0)
-        };
-        let sum: f64 = (0..from).map(weight).sum();
-        (0..from)
-            .map(|x| (x, weight(x) / sum))
-            .filter(|(_, share)| *share > 0.0)
-            .collect()
-    };
     let columns: Vec<_> = (0..width)
-        .map(|x| shares(image.width(), width, x))
+        .map(|x| shares(image.width(), width, x, moved))
         .collect();
     let mut planes = Vec::new();
     for channel in 0..3 {
         for y in 0..height {
-            let rows = shares(image.height(), height, y);
+            let rows = shares(image.height(), height, y, moved);
             planes.extend(columns.iter().map(|column| {
                 let parts = rows.iter().flat_map(|&(y, down)| {
                     column.iter().map(move |&(x, across)| (x, y, down * across))
