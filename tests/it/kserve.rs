@@ -140,9 +140,7 @@ impl Rig {
 }
 
 fn none() -> BackendError {
-    BackendError::Unavailable {
-        detail: "the session is in use".to_owned(),
-    }
+    BackendError::unavailable("the session is in use")
 }
 
 /// Returns whole numbers, so that means over a power of two of them are exact.

@@ -239,6 +239,20 @@ pub enum BackendError {
     },
 }
 
+impl BackendError {
+    /// Returns the error of a run that failed.
+    pub fn run(detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::Run { detail }
+    }
+
+    /// Returns the error of a provider or a device that is missing.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::Unavailable { detail }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -146,9 +146,7 @@ impl SelfTest {
     fn recorded(mut self, cpu: &mut dyn Session) -> Result<Self, BackendError> {
         self.expected = cpu.run(self.batch())?;
         if !all_finite(&self.expected) {
-            return Err(BackendError::Run {
-                detail: "the cpu's own outputs are not finite".to_owned(),
-            });
+            return Err(BackendError::run("the cpu's own outputs are not finite"));
         }
         Ok(self)
     }
@@ -303,9 +301,9 @@ pub fn prove_placement(
         ..Opening::on_cpu(Model::Graph(&graph), threads, 1)
     };
     let mut sessions = backend.open(&opening)?;
-    let session = sessions.pop().ok_or_else(|| BackendError::Unavailable {
-        detail: "it opened no session".to_owned(),
-    })?;
+    let session = sessions
+        .pop()
+        .ok_or_else(|| BackendError::unavailable("it opened no session"))?;
     graph::check(session)
 }
 
@@ -319,9 +317,7 @@ pub fn prove(
     clock: &dyn Clock,
 ) -> Result<Proof, BackendError> {
     let (outputs, first) = timed(session, probe, clock)?;
-    let cosine = probe
-        .check(&outputs)
-        .map_err(|detail| BackendError::Run { detail })?;
+    let cosine = probe.check(&outputs).map_err(BackendError::run)?;
     let mut row_ms = f64::MAX;
     for _ in 0..WARM_RUNS {
         row_ms = row_ms.min(time_row(session, probe, clock)?);

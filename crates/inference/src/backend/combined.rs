@@ -31,12 +31,9 @@ impl CombinedBackend {
         match placement.provider.runtime() {
             Runtime::OnnxRuntime | Runtime::Remote => Ok(self.onnx.as_ref()),
             Runtime::Openvino => Ok(self.openvino.as_ref()),
-            Runtime::Libtorch => self
-                .torch
-                .as_deref()
-                .ok_or_else(|| BackendError::Unavailable {
-                    detail: "this binary was built without the feature torch".to_owned(),
-                }),
+            Runtime::Libtorch => self.torch.as_deref().ok_or_else(|| {
+                BackendError::unavailable("this binary was built without the feature torch")
+            }),
         }
     }
 }
@@ -75,11 +72,7 @@ mod tests {
             outputs: Vec::new(),
         };
         let backend = FakeBackend::new(nothing, |_| Ok(Vec::new()));
-        Box::new(backend.with_availability(move |_| {
-            Err(BackendError::Unavailable {
-                detail: says.to_owned(),
-            })
-        }))
+        Box::new(backend.with_availability(move |_| Err(BackendError::unavailable(says))))
     }
 
     fn refusal(backend: &CombinedBackend, provider: Provider) -> String {

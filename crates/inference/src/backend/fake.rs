@@ -101,9 +101,7 @@ impl Backend for FakeBackend {
     }
 
     fn open_graph(&self, _opening: &Opening<'_>) -> Result<Box<dyn GraphSession>, BackendError> {
-        Err(BackendError::Unavailable {
-            detail: "the fake backend runs no graphs".to_owned(),
-        })
+        Err(BackendError::unavailable("the fake backend runs no graphs"))
     }
 }
 

@@ -44,9 +44,7 @@ impl OpenvinoBackend {
 
     fn core(&self) -> Result<&Arc<Mutex<Core>>, BackendError> {
         let core = self.core.get_or_init(|| load(&self.folder));
-        core.as_ref().map_err(|detail| BackendError::Unavailable {
-            detail: detail.clone(),
-        })
+        core.as_ref().map_err(BackendError::unavailable)
     }
 
     /// Returns what is needed to compile the model of `opening`.

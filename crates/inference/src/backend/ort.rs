@@ -108,7 +108,7 @@ impl OrtBackend {
                 .map_err(failed);
         }
         self.with_provider(builder, opening)
-            .map_err(|detail| BackendError::Unavailable { detail })
+            .map_err(BackendError::unavailable)
     }
 
     fn session(

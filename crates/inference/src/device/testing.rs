@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    backend::BackendError,
     breaker::BreakerSettings,
     health::{Fault, Health},
     placement::{DevicePlacement, Precision, Provider},
@@ -34,6 +35,18 @@ pub(crate) fn health(most_rows: usize) -> Arc<Health> {
         max_cool_down: Duration::from_millis(4),
     };
     Arc::new(Health::new(settings, most_rows))
+}
+
+/// Returns the error of a run that takes too much memory.
+pub(crate) fn out_of_memory() -> BackendError {
+    BackendError::OutOfMemory {
+        detail: "on purpose".to_owned(),
+    }
+}
+
+/// Returns the error of a run that fails.
+pub(crate) fn failed() -> BackendError {
+    BackendError::run("on purpose")
 }
 
 /// Returns the number of rows that ran on the CPU because of `fault`.

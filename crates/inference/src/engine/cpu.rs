@@ -274,9 +274,6 @@ impl Shared {
 
 /// Turns a panic into an error of the rows that ran.
 fn run_caught(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-    catch_unwind(AssertUnwindSafe(|| session.run(batch))).unwrap_or_else(|_| {
-        Err(BackendError::Run {
-            detail: "the runtime panicked".to_owned(),
-        })
-    })
+    catch_unwind(AssertUnwindSafe(|| session.run(batch)))
+        .unwrap_or_else(|_| Err(BackendError::run("the runtime panicked")))
 }

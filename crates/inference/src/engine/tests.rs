@@ -70,9 +70,7 @@ async fn a_failed_run_and_a_panic_are_errors_and_the_engine_keeps_running() {
     let counted = Arc::clone(&calls);
     let backend = FakeBackend::new(signature(), move |batch| {
         match counted.fetch_add(1, Ordering::SeqCst) {
-            0 => Err(BackendError::Run {
-                detail: "first".into(),
-            }),
+            0 => Err(BackendError::run("first")),
             1 => panic!("on purpose"),
             _ => Ok(sums(batch)),
         }
@@ -202,9 +200,7 @@ fn no_row_is_lost_or_crossed() {
             .chunks(batch.row_len())
             .any(|row| row[0] == POISON)
         {
-            return Err(BackendError::Run {
-                detail: "poisoned".into(),
-            });
+            return Err(BackendError::run("poisoned"));
         }
         Ok(sums(batch))
     });
@@ -263,9 +259,7 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
     };
     let backend = FakeBackend::with_placements(signature(), move |placement, batch| {
         if placement == reduced && batch.data[0] == POISON {
-            return Err(BackendError::Run {
-                detail: "on purpose".to_owned(),
-            });
+            return Err(BackendError::run("on purpose"));
         }
         Ok(sums(batch))
     });

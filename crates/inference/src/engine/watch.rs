@@ -97,9 +97,7 @@ mod tests {
         fn run(&mut self, _: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
             set(&self.state, State::Runs);
             wait_for(&self.state, State::Stopped);
-            Err(BackendError::Run {
-                detail: "stopped".to_owned(),
-            })
+            Err(BackendError::run("stopped"))
         }
 
         fn stop(&mut self) -> Option<Stop> {

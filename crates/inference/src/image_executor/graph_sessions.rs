@@ -44,9 +44,9 @@ impl GraphSessions {
         }
         match self.sessions.get_mut(name) {
             Some(session) => Ok(session.as_mut()),
-            None => Err(BackendError::Unavailable {
-                detail: format!("the graph `{name}` is not open"),
-            }),
+            None => Err(BackendError::unavailable(format!(
+                "the graph `{name}` is not open"
+            ))),
         }
     }
 
@@ -67,18 +67,16 @@ impl GraphSessions {
 /// # Errors
 /// Returns an error if the graph does not have exactly one output, or if a value is not finite.
 pub fn only_output(outputs: Vec<Output>) -> Result<(Vec<usize>, Samples), BackendError> {
-    let [output] = <[Output; 1]>::try_from(outputs).map_err(|outputs| BackendError::Run {
-        detail: format!(
+    let [output] = <[Output; 1]>::try_from(outputs).map_err(|outputs| {
+        BackendError::run(format!(
             "the graph returned {} outputs instead of one",
             outputs.len()
-        ),
+        ))
     })?;
     if let Samples::F32(values) = &output.samples
         && !values.iter().all(|value| value.is_finite())
     {
-        return Err(BackendError::Run {
-            detail: "its outputs are not finite".to_owned(),
-        });
+        return Err(BackendError::run("its outputs are not finite"));
     }
     Ok((output.shape, output.samples))
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::metrics::recorder::Recorder;
 use crate::pool::{CpuPool, Stage};
 use crate::{
-    device::testing::{self, CUDA, Setting, USUAL, fallbacks},
+    device::testing::{self, CUDA, Setting, USUAL, failed, fallbacks, out_of_memory},
     graphs::session::GraphModel,
 };
 use facescan_clock::SystemClock;
@@ -90,21 +90,7 @@ fn rig(
 }
 
 fn no_graph() -> BackendError {
-    BackendError::Unavailable {
-        detail: "there are no graphs here".to_owned(),
-    }
-}
-
-fn out_of_memory() -> BackendError {
-    BackendError::OutOfMemory {
-        detail: "on purpose".to_owned(),
-    }
-}
-
-fn failed() -> BackendError {
-    BackendError::Run {
-        detail: "on purpose".to_owned(),
-    }
+    BackendError::unavailable("there are no graphs here")
 }
 
 impl Rig {

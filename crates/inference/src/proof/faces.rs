@@ -41,9 +41,8 @@ pub(super) fn row(
     (width, height): (u32, u32),
     normalization: &Normalization,
 ) -> Result<Vec<f32>, BackendError> {
-    let picture = image::load_from_memory(PICTURE).map_err(|error| BackendError::Run {
-        detail: format!("the picture of the self-test: {error}"),
-    })?;
+    let picture = image::load_from_memory(PICTURE)
+        .map_err(|error| BackendError::run(format!("the picture of the self-test: {error}")))?;
     let picture = picture.to_rgb8();
     let mut canvas = RgbImage::from_pixel(width, height, Rgb([128; 3]));
     let side = width.min(height) as f32;

@@ -66,9 +66,9 @@ pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
     if is_right {
         Ok(())
     } else {
-        Err(BackendError::Unavailable {
-            detail: "it returns a wrong result for a small graph with known outputs".to_owned(),
-        })
+        Err(BackendError::unavailable(
+            "it returns a wrong result for a small graph with known outputs",
+        ))
     }
 }
 

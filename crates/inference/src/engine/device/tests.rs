@@ -9,7 +9,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use super::*;
 use crate::{
     backend::{BackendError, fake::FakeBackend},
-    device::testing::{self, CUDA, Setting, USUAL, fallbacks},
+    device::testing::{self, CUDA, Setting, USUAL, failed, fallbacks, out_of_memory},
     engine::{
         BatchSizes, Engine, EngineParts, RowOutput,
         testing::{ROW, grouping, parts, send, signature, sum_of, sums},
@@ -21,18 +21,6 @@ use crate::{
 };
 
 type RunResult = Result<Vec<Tensor>, BackendError>;
-
-fn out_of_memory() -> RunResult {
-    Err(BackendError::OutOfMemory {
-        detail: "on purpose".into(),
-    })
-}
-
-fn failed() -> RunResult {
-    Err(BackendError::Run {
-        detail: "on purpose".into(),
-    })
-}
 
 /// An engine with a device, and what the device saw.
 struct Rig {
@@ -164,7 +152,7 @@ async fn rows_run_together_on_the_device_in_few_batch_sizes() {
 async fn out_of_memory_halves_the_batch_until_it_fits_and_lowers_the_limit() {
     let rig = rig(USUAL, |_, batch| {
         if batch.rows() > 2 {
-            out_of_memory()
+            Err(out_of_memory())
         } else {
             Ok(sums(batch))
         }
@@ -193,7 +181,7 @@ async fn out_of_memory_halves_the_batch_until_it_fits_and_lowers_the_limit() {
 async fn a_single_row_that_does_not_fit_runs_on_the_cpu() {
     let rig = rig(USUAL, |_, batch| {
         if batch.data[0] == 0.0 {
-            out_of_memory()
+            Err(out_of_memory())
         } else {
             Ok(sums(batch))
         }
@@ -212,7 +200,7 @@ async fn a_failed_batch_runs_on_the_cpu_and_only_consecutive_failures_take_the_d
     // Every second run fails, on a new session each time.
     let rig = rig(USUAL, |number, batch| {
         if number % 2 == 0 {
-            failed()
+            Err(failed())
         } else {
             Ok(sums(batch))
         }
@@ -235,7 +223,7 @@ async fn a_device_that_is_down_is_probed_until_it_gives_correct_results_and_is_u
     // Three runs fail, then two probes. A third probe returns wrong values.
     let rig = rig(USUAL, move |_, batch| {
         match asked.fetch_add(1, Ordering::SeqCst) {
-            0..5 => failed(),
+            0..5 => Err(failed()),
             5 => {
                 let mut outputs = sums(batch);
                 outputs[0].data.iter_mut().for_each(|value| *value *= 2.0);
@@ -412,9 +400,9 @@ fn no_row_is_lost_or_crossed_whatever_the_device_does() {
                 let rig = rig(USUAL, move |number, batch| {
                     match behaviors[number % behaviors.len()] {
                         Behavior::Good => Ok(sums(batch)),
-                        Behavior::Fails => failed(),
+                        Behavior::Fails => Err(failed()),
                         Behavior::Panics => panic!("on purpose"),
-                        Behavior::NoMemory => out_of_memory(),
+                        Behavior::NoMemory => Err(out_of_memory()),
                         Behavior::NotANumber => {
                             let mut outputs = sums(batch);
                             outputs[0].data[0] = f32::INFINITY;
@@ -444,7 +432,7 @@ async fn warnings_about_a_batch_have_the_fields_of_the_first_callers_span() {
     let log = LogRecorder::install();
     let rig = rig(USUAL, |_, _| {
         tracing::warn!("written during the run");
-        failed()
+        Err(failed())
     });
     let span = tracing::info_span!("request", request_id = "span-of-the-batch");
     let row = span.in_scope(|| rig.engine.claim(&ROW));

@@ -31,9 +31,10 @@ impl Session for OnCpu {
 
     fn run(&mut self, batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
         let &[3, height, width] = batch.row_shape else {
-            return Err(BackendError::Run {
-                detail: format!("rows of {:?} are not images", batch.row_shape),
-            });
+            return Err(BackendError::run(format!(
+                "rows of {:?} are not images",
+                batch.row_shape
+            )));
         };
         let measured = batch.data.chunks_exact(batch.row_len().max(1)).map(|row| {
             let plane = height * width;
