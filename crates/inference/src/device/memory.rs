@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::placement::{DevicePlacement, Provider};
 
 /// A device and its current memory.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct DeviceMemory {
     /// The device, such as `cuda:0`.
     #[schema(example = "cuda:0")]
@@ -61,7 +61,6 @@ impl Hardware {
 
     /// Returns the report of a device. Values that its driver does not report are absent.
     pub fn of(&self, placement: DevicePlacement) -> DeviceMemory {
-        let id = placement.to_string();
         let report = match placement.provider {
             Provider::Cuda | Provider::Tensorrt | Provider::TorchCuda => {
                 self.nvidia(placement.index)
@@ -72,25 +71,23 @@ impl Hardware {
             | Provider::TorchCpu
             // All units of Apple's processors share the main memory.
             | Provider::TorchMps
-            | Provider::Coreml => return DeviceMemory { id, ..self.cpu() },
+            | Provider::Coreml => Some(self.cpu()),
             Provider::Openvino | Provider::Webgpu | Provider::Kserve => None,
         };
-        let report = report.unwrap_or_default();
         DeviceMemory {
-            id,
-            name: report.name,
-            memory_used: report.used,
-            memory_total: report.total,
+            id: placement.to_string(),
+            ..report.unwrap_or_default()
         }
     }
 
-    fn nvidia(&self, index: u32) -> Option<DriverReport> {
+    fn nvidia(&self, index: u32) -> Option<DeviceMemory> {
         let device = self.nvidia_device(index)?;
         let memory = device.memory_info().ok()?;
-        Some(DriverReport {
+        Some(DeviceMemory {
             name: device.name().ok(),
-            used: Some(memory.used),
-            total: Some(memory.total),
+            memory_used: Some(memory.used),
+            memory_total: Some(memory.total),
+            ..DeviceMemory::default()
         })
     }
 
@@ -104,13 +101,6 @@ impl Hardware {
             Visible::Uuid(uuid) => nvml.device_by_uuid(uuid).ok(),
         }
     }
-}
-
-#[derive(Default)]
-struct DriverReport {
-    name: Option<String>,
-    used: Option<u64>,
-    total: Option<u64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -132,7 +122,7 @@ fn visible_device(visible: &str, index: u32) -> Option<Visible<'_>> {
 }
 
 /// Returns the kernel's figures of the `index`th AMD device, which need no library.
-fn amd(index: u32) -> Option<DriverReport> {
+fn amd(index: u32) -> Option<DeviceMemory> {
     let mut cards: Vec<PathBuf> = fs::read_dir("/sys/class/drm")
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path().join("device")))
@@ -147,10 +137,11 @@ fn amd(index: u32) -> Option<DriverReport> {
         let text = fs::read_to_string(card.join(file)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    Some(DriverReport {
+    Some(DeviceMemory {
         name: text("product_name"),
-        used: text("mem_info_vram_used").and_then(|bytes| bytes.parse().ok()),
-        total: text("mem_info_vram_total").and_then(|bytes| bytes.parse().ok()),
+        memory_used: text("mem_info_vram_used").and_then(|bytes| bytes.parse().ok()),
+        memory_total: text("mem_info_vram_total").and_then(|bytes| bytes.parse().ok()),
+        ..DeviceMemory::default()
     })
 }
 
