@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Family, InputSpec, ModelSpec, Recipe, RegistryError, RoleInput};
+use crate::backend::kserve::RemoteSpec;
 use facescan_imaging::{
     preprocess::{Layout, MAX_SIDE, Mode},
     warp::ALIGNED_SIDE,
@@ -135,58 +136,42 @@ fn check_is_for_faces(model: &ModelSpec) -> Result<(), RegistryError> {
         ("input.pad", input.pad.is_none()),
         ("remote", model.remote.is_none()),
     ];
-    match absent.into_iter().find(|(_, is_absent)| !is_absent) {
-        Some((field, _)) => Err(RegistryError::invalid(&model.id, field, "is for encoders")),
-        None => Ok(()),
+    for (field, is_absent) in absent {
+        require(model, is_absent, field, "is for encoders")?;
     }
+    Ok(())
 }
 
 fn check_image(model: &ModelSpec) -> Result<(), RegistryError> {
-    let refuse = |field, reason: &str| Err(RegistryError::invalid(&model.id, field, reason));
     let input = &model.input;
-    if input.size_multiple.is_some() {
-        return refuse("input.size_multiple", ONE_SIZE);
-    }
+    let has_multiple = input.size_multiple.is_some();
+    require(model, !has_multiple, "input.size_multiple", ONE_SIZE)?;
     for (field, side) in [("input.width", input.width), ("input.height", input.height)] {
-        if !(1..=MAX_SIDE).contains(&side) {
-            return refuse(field, "must be from 1 to 8192");
-        }
+        let holds = (1..=MAX_SIDE).contains(&side);
+        require(model, holds, field, "must be from 1 to 8192")?;
     }
-    if let Some(remote) = &model.remote
-        && let Err((field, reason)) = remote.check()
-    {
-        return Err(RegistryError::invalid(
-            &model.id,
-            &format!("remote.{field}"),
-            &reason,
-        ));
+    if let Some(Err((field, reason))) = model.remote.as_ref().map(RemoteSpec::check) {
+        require(model, false, &format!("remote.{field}"), &reason)?;
     }
-    if input.mode == Some(Mode::ShortSide) {
-        return refuse(
-            "input.mode",
-            "short_side makes images of different sizes; set another mode here, because preprocess.mode applies by default",
-        );
-    }
-    Ok(())
+    require(
+        model,
+        input.mode != Some(Mode::ShortSide),
+        "input.mode",
+        "short_side makes images of different sizes; set another mode here, because preprocess.mode applies by default",
+    )
 }
 
 /// Checks that a detector's sides are multiples of its grid's strides, up to 32. Otherwise a part of the image would be
 /// left out.
 fn check_size(model: &ModelSpec) -> Result<(), RegistryError> {
     let multiple = model.input.size_multiple.unwrap_or(32);
-    let refuse = |field, of| {
-        let reason = format!("must be a multiple of {of}");
-        Err(RegistryError::invalid(&model.id, field, reason))
-    };
-    let off = |side: u32, of: u32| side == 0 || !side.is_multiple_of(of);
-    if off(multiple, 32) {
-        return refuse("input.size_multiple", 32);
-    }
-    if off(model.input.width, multiple) {
-        return refuse("input.width", multiple);
-    }
-    if off(model.input.height, multiple) {
-        return refuse("input.height", multiple);
+    for (field, side, of) in [
+        ("input.size_multiple", multiple, 32),
+        ("input.width", model.input.width, multiple),
+        ("input.height", model.input.height, multiple),
+    ] {
+        let holds = side != 0 && side.is_multiple_of(of);
+        require(model, holds, field, &format!("must be a multiple of {of}"))?;
     }
     Ok(())
 }
