@@ -8,7 +8,7 @@ use std::{num::NonZeroUsize, path::Path, sync::Arc, sync::Once};
 
 use tch::{CModule, Cuda, Device, TchError};
 
-use super::{Backend, BackendError, Model, Opening, Session, run_failure};
+use super::{Backend, BackendError, Model, Opening, Session};
 use crate::{
     graphs::session::{GraphModel, GraphSession},
     placement::{DevicePlacement, Provider},
@@ -137,10 +137,15 @@ fn module(path: &Path, device: Device) -> Result<CModule, TchError> {
 
 /// Classifies an error of libtorch: out of memory, or a failed run.
 fn failure(error: &TchError) -> BackendError {
-    run_failure(match error {
+    let words = match error {
         TchError::Torch(words) => gist(words).to_owned(),
         other => other.to_string(),
-    })
+    };
+    if is_out_of_memory(&words) {
+        BackendError::OutOfMemory { detail: words }
+    } else {
+        BackendError::Run { detail: words }
+    }
 }
 
 /// Returns the line of the message that names the cause: the one after the traceback of a TorchScript program, or the
@@ -151,4 +156,20 @@ fn gist(words: &str) -> &str {
         .find_map(|line| line.split_once("Error: ").map(|(_, said)| said))
         .or_else(|| words.lines().next())
         .unwrap_or(words)
+}
+
+/// Returns whether libtorch reports that memory ran out. The messages come from its allocators for CUDA, Metal and the
+/// CPU, and from the libraries that it uses.
+fn is_out_of_memory(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    [
+        "out of memory",
+        "can't allocate memory",
+        "not enough memory",
+        "cannot allocate memory",
+        "alloc_failed",
+        "bad_alloc",
+    ]
+    .iter()
+    .any(|known| words.contains(known))
 }

@@ -226,6 +226,14 @@ fn out_of_memory_is_distinguished_from_other_failures() {
     let error = tch::Tensor::f_empty([1 << 50], (tch::Kind::Float, Device::Cpu)).unwrap_err();
     let error = failure(&error);
     assert!(matches!(error, BackendError::OutOfMemory { .. }), "{error}");
+    for words in [
+        "CUDA out of memory. ProviderReport to allocate 20.00 MiB. GPU 0 has a total capacity of 139.81 GiB",
+        "MPS backend out of memory (MPS allocated: 8.00 GB)",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ] {
+        let error = failure(&TchError::Torch(words.to_owned()));
+        assert!(matches!(error, BackendError::OutOfMemory { .. }), "{error}");
+    }
     let other = TchError::Torch("CUDA error: an illegal memory access was encountered".to_owned());
     assert!(matches!(failure(&other), BackendError::Run { .. }));
 }
