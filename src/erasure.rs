@@ -1,6 +1,6 @@
 //! Erasing what is stored about somebody, and deleting what has been kept long enough.
 //!
-//! An erasure has two parts. Rows and images are erased at once, so that no answer has them. Later the files of the database
+//! An erasure has two parts. Rows and images are erased at once, so that no response has them. Later the files of the database
 //! are purged, because a database keeps the bytes of deleted rows for a while. [`retention`] deletes old data.
 
 pub mod host;

@@ -84,7 +84,7 @@ fn with_layers(
             middleware::deadline::enforce,
         ))
         .layer(from_fn(middleware::address::check))
-        .layer(CatchPanicLayer::custom(middleware::panics::answer))
+        .layer(CatchPanicLayer::custom(middleware::panics::response))
         .layer(from_fn_with_state(
             (Arc::clone(&app), Arc::new(scopes)),
             middleware::access::authorize,
@@ -143,7 +143,7 @@ fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
         header_timeout: server.header_timeout(),
         reading: ReadingLimit {
             grace: server.header_timeout(),
-            bytes_per_s: server.min_answer_bytes_per_s,
+            bytes_per_s: server.min_response_bytes_per_s,
         },
         max_connections: server.max_connections,
         metrics: app.metrics.clone(),

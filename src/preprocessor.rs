@@ -37,7 +37,7 @@ impl Source {
     /// fetched.
     ///
     /// # Errors
-    /// Returns the error entry that an answer would contain.
+    /// Returns the error entry that a response would contain.
     pub async fn load(&self, app: &App) -> Result<LoadedImage, ErrorEntry> {
         let image = match self {
             Self::File(path) => ImageInput::from_bytes(read_file(app, path).await?),
@@ -156,7 +156,7 @@ impl<'a> Preprocessor<'a> {
     async fn row(&self, source: &Source) -> Result<Row, ErrorEntry> {
         let image = source.load(self.app).await?;
         let plan = PreprocessPlan {
-            // The caller decides how many rows it keeps, so the answer's size limit does not apply.
+            // The caller decides how many rows it keeps, so the response's size limit does not apply.
             budget: Budget::default(),
             ..self.plan.clone()
         };

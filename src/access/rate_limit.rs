@@ -270,7 +270,7 @@ impl Limit {
         Ok(())
     }
 
-    /// Adds the limit to the headers of an answer.
+    /// Adds the limit to the headers of a response.
     fn describe(&self, left: &StateSnapshot, state: &mut RateLimitState) {
         let separator = if state.left.is_empty() { "" } else { ", " };
         let (name, left) = (self.name, left.remaining_burst_capacity());

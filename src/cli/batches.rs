@@ -53,7 +53,7 @@ pub enum BatchesCommand {
     Close(OneBatch),
     /// Cancel a batch; workers stop the items that they are working on.
     Cancel(OneBatch),
-    /// Give the items that failed another life.
+    /// Retry the items that failed.
     Retry(OneBatch),
     /// Delete a batch with its images, its items, and the results that nothing else uses.
     Delete(OneBatch),
@@ -143,13 +143,13 @@ async fn list(client: &Client, query: &[(&str, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a request about one batch and prints the answer.
+/// Sends a request about one batch and prints the response.
 async fn act(batch: &OneBatch, method: Method, action: &str) -> anyhow::Result<()> {
     let client = Client::new(&batch.server)?;
     let path = format!("/batches/{}{action}", batch.id);
-    let answer = client.json(method, &path).await?;
-    if !answer.is_null() {
-        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&answer)?)?;
+    let response = client.json(method, &path).await?;
+    if !response.is_null() {
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&response)?)?;
     }
     Ok(())
 }

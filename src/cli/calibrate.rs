@@ -31,7 +31,7 @@ const MIN_PEOPLE: usize = 30;
 pub struct CalibrateArgs {
     #[command(flatten)]
     folder: FolderArgs,
-    /// The name of the set, which answers contain.
+    /// The name of the set, which responses contain.
     #[arg(long, value_name = "NAME")]
     set: String,
     /// Write the table to this file, for the setting recognition.calibrations.

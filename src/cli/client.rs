@@ -128,11 +128,11 @@ impl Client {
         bail!("the request was not sent")
     }
 
-    /// Sends a JSON body and parses the answer.
+    /// Sends a JSON body and parses the response.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         let request = || Ok(self.request(Method::POST, path)?.json(body));
-        let answer = self.send(request).await?;
-        answer.json().await.context("parsing the answer")
+        let response = self.send(request).await?;
+        response.json().await.context("parsing the response")
     }
 
     /// Asks for a list as JSON lines.
@@ -144,13 +144,13 @@ impl Client {
         .await
     }
 
-    /// Sends a request without a body and parses the answer.
+    /// Sends a request without a body and parses the response.
     pub async fn json(&self, method: Method, path: &str) -> anyhow::Result<Value> {
         let response = self.send(|| self.request(method.clone(), path)).await?;
-        let text = response.text().await.context("reading the answer")?;
+        let text = response.text().await.context("reading the response")?;
         match text.is_empty() {
             true => Ok(Value::Null),
-            false => serde_json::from_str(&text).context("parsing the answer"),
+            false => serde_json::from_str(&text).context("parsing the response"),
         }
     }
 }

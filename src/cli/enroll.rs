@@ -100,8 +100,8 @@ impl<'a> Enrolling<'a> {
         let body = json!({"faces": [entry], "options": self.args.options});
         if self.is_library {
             let path = format!("{collection}/enrollments");
-            let answer = self.post(&path, &body).await?;
-            return Ok(answer.map(|mut answer| answer["results"][0].take()));
+            let response = self.post(&path, &body).await?;
+            return Ok(response.map(|mut response| response["results"][0].take()));
         }
         let Some(name) = self.subject_of(found) else {
             let error = "no folder names the subject; name it with --subject";
@@ -109,9 +109,9 @@ impl<'a> Enrolling<'a> {
         };
         let subject = self.subject(&name).await?;
         let path = format!("{collection}/subjects/{subject}/enrollments");
-        let answer = self.post(&path, &body).await?;
-        Ok(answer.map(|mut answer| {
-            json!({"subject_id": subject, "external_id": name, "results": answer["results"].take()})
+        let response = self.post(&path, &body).await?;
+        Ok(response.map(|mut response| {
+            json!({"subject_id": subject, "external_id": name, "results": response["results"].take()})
         }))
     }
 
@@ -121,7 +121,7 @@ impl<'a> Enrolling<'a> {
             Err(error) if error.downcast_ref().is_some_and(Refusal::is_of_the_image) => {
                 Ok(Err(error))
             }
-            answer => answer.map(Ok),
+            response => response.map(Ok),
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Enrolling<'a> {
             subject => subject.clone(),
         };
         let id = subject["id"].as_str().and_then(|id| id.parse().ok());
-        let id = id.context("the answer has no id of the subject")?;
+        let id = id.context("the response has no id of the subject")?;
         self.subjects.insert(external_id.to_owned(), id);
         Ok(id)
     }

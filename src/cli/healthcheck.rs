@@ -12,7 +12,7 @@ use facescan_config::Config;
 use super::runtime::{success_if, tokio_runtime};
 use facescan_outbound::tls;
 
-/// The time limit for the answer of the server.
+/// The time limit for the response of the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends a request to `/readyz`.

@@ -90,7 +90,7 @@ pub(super) async fn for_each_image<T>(
 /// limits how much is fetched.
 ///
 /// # Errors
-/// Returns the error entry that an answer would contain.
+/// Returns the error entry that a response would contain.
 pub(super) async fn read(app: &App, found: &Found) -> Result<LoadedImage, ErrorEntry> {
     found.source()?.load(app).await
 }

@@ -67,7 +67,7 @@ pub fn start_telemetry(config: &Config) -> anyhow::Result<Option<Exporter>> {
     Ok(exporter)
 }
 
-/// The number of cores for each thread of the async runtime. This runtime only reads requests and writes answers, which
+/// The number of cores for each thread of the async runtime. This runtime only reads requests and writes responses, which
 /// takes a few hundredths of the time that the pool takes for them.
 const CORES_A_THREAD: usize = 4;
 

@@ -132,9 +132,9 @@ impl Submitting {
             })
             .await?;
         let is_known = response.status() == reqwest::StatusCode::OK;
-        let receipt: Value = response.json().await.context("parsing the answer")?;
+        let receipt: Value = response.json().await.context("parsing the response")?;
         let id = receipt["id"].as_str().and_then(|id| id.parse().ok());
-        let id = id.context("the answer has no id")?;
+        let id = id.context("the response has no id")?;
         let known = match is_known {
             true => known_ids(&client, id).await?,
             false => HashSet::new(),
@@ -195,7 +195,7 @@ impl Submitting {
                 Ok(request.body(lines.clone()))
             })
             .await?;
-        let receipt: Value = response.json().await.context("parsing the answer")?;
+        let receipt: Value = response.json().await.context("parsing the response")?;
         for refused in receipt["refused"].as_array().into_iter().flatten() {
             self.unreadable.set(self.unreadable.get() + 1);
             let id = refused["id"].as_str().unwrap_or("an item");

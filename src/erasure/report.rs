@@ -24,7 +24,7 @@ pub struct ErasureReport {
     /// When it was requested.
     #[serde(with = "facescan_clock::rfc3339")]
     requested_at: OffsetDateTime,
-    /// When everything was erased. From here on, no answer has it.
+    /// When everything was erased. From here on, no response has it.
     #[serde(
         with = "facescan_clock::rfc3339::option",
         skip_serializing_if = "Option::is_none"
@@ -39,7 +39,7 @@ pub struct ErasureReport {
     #[schema(nullable = false)]
     purged_at: Option<OffsetDateTime>,
     /// What was erased so far.
-    erased: ErasedAnswer,
+    erased: ErasedResponse,
     /// Where copies can still be.
     copies: Vec<Copies>,
 }
@@ -59,7 +59,7 @@ enum ErasureState {
 /// The numbers of what was erased.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(as = Erased)]
-struct ErasedAnswer {
+struct ErasedResponse {
     /// Stored images.
     images: u64,
     /// Scans of images.
@@ -121,7 +121,7 @@ impl ErasureReport {
             requested_at: erasure.requested_at,
             erased_at: erasure.erased_at,
             purged_at: erasure.purged_at,
-            erased: ErasedAnswer {
+            erased: ErasedResponse {
                 images: erasure.counts.images,
                 scans: erasure.counts.scans,
                 faces: erasure.counts.faces,

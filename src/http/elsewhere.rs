@@ -6,7 +6,7 @@ use utoipa::openapi::OpenApi;
 
 use crate::http::{error::ApiError, openapi::routes::by_method};
 
-/// Addresses that other servers have, and where their answer is here.
+/// Addresses that other servers have, and where their response is here.
 const ELSEWHERE: [(&str, &str); 6] = [
     ("/health", "/readyz"),
     ("/healthz", "/readyz"),

@@ -103,7 +103,7 @@ pub enum ApiError {
         /// The limit in milliseconds.
         limit_ms: u64,
     },
-    /// An answer cannot be serialized, or a handler panicked.
+    /// A response cannot be serialized, or a handler panicked.
     #[error("{0}")]
     Internal(String),
 }
@@ -321,7 +321,7 @@ fn kind_of_pipeline(error: &PipelineError) -> ErrorKind {
         PipelineError::Decode(DecodeError::Truncated { .. }) => table::IMAGE_TRUNCATED,
         PipelineError::Decode(DecodeError::TooLarge { .. })
         | PipelineError::TooManyPixels { .. }
-        | PipelineError::AnswerTooLarge { .. } => table::IMAGE_TOO_LARGE,
+        | PipelineError::ResponseTooLarge { .. } => table::IMAGE_TOO_LARGE,
         PipelineError::Overloaded(_) => table::OVERLOADED,
         PipelineError::TooMuchWork { .. } => table::TOO_MUCH_WORK,
         PipelineError::DeviceUnavailable { .. } => table::DEVICE_UNAVAILABLE,
@@ -408,7 +408,7 @@ impl From<KeyError> for ApiError {
     }
 }
 
-/// Returns the code and the text of an item's error, as an answer would have them.
+/// Returns the code and the text of an item's error, as a response would have them.
 pub fn describe_item(error: ItemError) -> (&'static str, String) {
     let error = match error {
         ItemError::Pipeline(error) => ApiError::from(error),

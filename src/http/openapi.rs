@@ -24,7 +24,7 @@ pub use complete::complete;
     components(schemas(Problem)),
     tags(
         (name = "scan", description = "The faces of images"),
-        (name = "recognition", description = "Whether two faces show the same person, and the error rates of the answers"),
+        (name = "recognition", description = "Whether two faces show the same person, and the error rates of the responses"),
         (name = "process", description = "Changed images, and tensors"),
         (name = "store", description = "Stored results"),
         (name = "access", description = "Keys"),

@@ -1,4 +1,4 @@
-//! Writes answers in the format that the caller accepts.
+//! Writes responses in the format that the caller accepts.
 
 pub mod negotiated;
 pub mod page;
@@ -49,17 +49,17 @@ impl Accepted {
         Self::from_headers(headers, &STRUCTURED)
     }
 
-    /// Reads the header of a request whose answer can also be an image.
+    /// Reads the header of a request whose response can also be an image.
     pub fn image_or_structured(headers: &HeaderMap) -> Self {
         Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES].concat())
     }
 
-    /// Reads the header of a request whose answer can also be an image or a tensor.
+    /// Reads the header of a request whose response can also be an image or a tensor.
     pub fn any(headers: &HeaderMap) -> Self {
         Self::from_headers(headers, &[&STRUCTURED[..], &IMAGES, &[NPY]].concat())
     }
 
-    /// Reads the header of a request whose answer is tensors. The default is one NumPy file.
+    /// Reads the header of a request whose response is tensors. The default is one NumPy file.
     pub fn tensors(headers: &HeaderMap) -> Self {
         Self::from_headers(headers, &[&[NPY], &STRUCTURED[..], &[PARTS]].concat())
     }
@@ -168,7 +168,7 @@ pub fn milliseconds(milliseconds: f64) -> Result<HeaderValue, ApiError> {
     header_value(&format!("{milliseconds:.3}"))
 }
 
-/// Runs work that prepares an answer on a thread that work on images cannot take.
+/// Runs work that prepares a response on a thread that work on images cannot take.
 ///
 /// # Errors
 /// [`ApiError::Internal`] if the work panics.
@@ -176,7 +176,7 @@ pub async fn on_own_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::Internal("an answer could not be written".to_owned()))
+    done.map_err(|_| ApiError::Internal("a response could not be written".to_owned()))
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// How long a client may take to send a head, and how long a connection may be idle.
     pub header_timeout: Duration,
-    /// How slowly a client may read an answer.
+    /// How slowly a client may read a response.
     pub reading: ReadingLimit,
     /// The largest number of connections that are open at a time.
     pub max_connections: usize,
@@ -84,9 +84,9 @@ pub struct ServerOptions {
 /// If `max_connections` are open, the one that has waited the longest for its client makes room for a new one. If all have a
 /// request in work, the new one is closed.
 ///
-/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`, and one that reads an answer
+/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`, and one that reads a response
 /// more slowly than `reading` allows. A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle,
-/// but must answer a ping. An HTTP/2 stream whose client reads the answer too slowly is reset.
+/// but must answer a ping. An HTTP/2 stream whose client reads the response too slowly is reset.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -154,7 +154,7 @@ impl Connections {
     }
 
     async fn serve_stream(&self, stream: TcpStream, connection: &Arc<OpenConnection>) {
-        // The server writes an answer at once, so waiting to fill a packet would only delay it.
+        // The server writes a response at once, so waiting to fill a packet would only delay it.
         stream.set_nodelay(true).ok();
         limit_unsent(&stream);
         match &self.tls {
@@ -176,7 +176,7 @@ impl Connections {
         }
     }
 
-    /// Disconnects a client that reads its answer too slowly, because the answer would stay in memory.
+    /// Disconnects a client that reads its response too slowly, because the response would stay in memory.
     fn limited(&self, stream: TcpStream) -> PacedStream {
         PacedStream::new(stream, self.reading)
     }
@@ -201,8 +201,8 @@ impl Connections {
     {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(move |request| {
-            let answer = Arc::clone(open).answer(router.call(request));
-            async move { answer.await.map(reading::watch) }
+            let response = Arc::clone(open).response(router.call(request));
+            async move { response.await.map(reading::watch) }
         });
         let builder = match version {
             HttpVersion::Http1 => self.builder.clone().http1_only(),
@@ -225,7 +225,7 @@ impl Connections {
     }
 }
 
-/// Closes the listener. Returns the connections that nobody has accepted yet, because their clients count on an answer.
+/// Closes the listener. Returns the connections that nobody has accepted yet, because their clients count on a response.
 fn waiting(listener: TcpListener) -> Vec<TcpStream> {
     let Ok(listener) = listener.into_std() else {
         return Vec::new();

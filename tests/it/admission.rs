@@ -1,4 +1,4 @@
-//! Admission, request deadlines, and the times that an answer reports.
+//! Admission, request deadlines, and the times that a response reports.
 
 use std::{sync::Arc, time::Duration};
 

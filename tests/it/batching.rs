@@ -1,4 +1,4 @@
-//! Batching does not change an answer. With the real models, rows of many requests in one batch return the same values
+//! Batching does not change a response. With the real models, rows of many requests in one batch return the same values
 //! as each row alone.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Sent {
     image: usize,
     embed: bool,
     det_size: u32,
-    /// Whether the client disconnects before the answer.
+    /// Whether the client disconnects before the response.
     leaves: bool,
     /// Whether the body is not an image.
     broken: bool,

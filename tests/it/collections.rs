@@ -1,4 +1,4 @@
-//! Collections over HTTP: enrollment, search, what keeps people out of answers, and erasure.
+//! Collections over HTTP: enrollment, search, what keeps people out of responses, and erasure.
 
 mod batches;
 mod commands;
@@ -243,7 +243,7 @@ async fn story(app: &TestApp, kind: &str) {
     let unknown = call(app, "GET", &uri, Value::Null).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
 
-    // Erased people are in no later answer.
+    // Erased people are in no later response.
     let body = json!({"subject": id(&obama)});
     let report = ok(app, "POST", "/erasures", body).await;
     assert_eq!(

@@ -150,7 +150,7 @@ async fn a_cached_answer_names_the_device_that_ran_it_then() {
     failures.store(1, Ordering::Relaxed);
     let uri = format!("{DETECT}&store=true");
     let first = app.post(&uri, image_file("t1.jpg")).await.json();
-    // The device works again, and this answer still comes from the CPU.
+    // The device works again, and this response still comes from the CPU.
     let again = app.post(&uri, image_file("t1.jpg")).await.json();
     assert_eq!(again["results"][0]["cached"], true);
     assert_eq!(again["devices"]["face_detection"]["active"], "cpu");

@@ -309,7 +309,7 @@ async fn an_invalid_operation_is_refused_with_the_reason() {
         (json!([{"op": "rotate", "degrees": 1000}]), "-360"),
         (
             json!([{"op": "resize", "width": 9000, "height": 9000}, {"op": "normalize"}]),
-            "the answer would take",
+            "the response would take",
         ),
         (json!([{"op": "normalize", "mean": [2, 0, 0]}]), "mean"),
         (json!(vec![json!({"op": "grayscale"}); 17]), "1 to 16"),

@@ -24,7 +24,7 @@ const END_HEADERS: u8 = 4;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
-/// The setting that gives streams no window, so that no answer can be sent.
+/// The setting that gives streams no window, so that no response can be sent.
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 /// `431` in the Huffman code of HPACK.
 const STATUS_431: [u8; 3] = [0x69, 0x90, 0xFF];

@@ -218,7 +218,7 @@ async fn save_a_known_image(store: &Store) {
     scan.image.id = Uuid::now_v7();
     let saved = store.save_scan(scan).await.unwrap();
     assert!(matches!(saved, SavedScan::Kept(_)) && saved.image_id() == image_id);
-    // An answer from the cache adds its source, too. The same source has one entry, with the latest time.
+    // A response from the cache adds its source, too. The same source has one entry, with the latest time.
     let later = Source {
         seen_at: noon() + Duration::from_secs(2),
         ..first

@@ -1,4 +1,4 @@
-//! Times in answers: RFC 3339 in UTC with microseconds, the same when an object is created and whenever it is read.
+//! Times in responses: RFC 3339 in UTC with microseconds, the same when an object is created and whenever it is read.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// Collects the times of an answer by their paths.
+/// Collects the times of a response by their paths.
 fn times(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
@@ -84,7 +84,7 @@ fn times(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Checks that two answers about an object have the same times, in the one format.
+/// Checks that two responses about an object have the same times, in the one format.
 fn compare(what: &str, first: &Value, second: &Value) {
     let (mut of_first, mut of_second) = (BTreeMap::new(), BTreeMap::new());
     times(first, "", &mut of_first);

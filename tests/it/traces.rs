@@ -162,7 +162,7 @@ async fn a_request_is_one_trace_from_http_to_the_store() {
     assert_eq!(
         response,
         format!("00-{TRACE}-{}-01", hex(&root.span_id)),
-        "the answer names the span"
+        "the response names the span"
     );
     for name in ["decode", "inference", "queue", "store"] {
         for span in named(&spans, name) {

@@ -18,7 +18,7 @@ use crate::{access::key, support::app::TestApp};
 /// A square of this side, in bytes of samples, is about three megabytes.
 const SIDE: u32 = 1024;
 
-/// Asks for a large answer to a tiny image.
+/// Asks for a large response to a tiny image.
 async fn ask(app: &TestApp, key: &str, uri: &str, accept: &str) -> Response {
     let tiny = encode(&RgbImage::new(1, 1), OutputFormat::Png).unwrap();
     let request = Request::post(uri)

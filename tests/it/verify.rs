@@ -44,7 +44,7 @@ async fn faces_of_one_person_match_with_the_error_rate() {
         same["vector_space"]
     );
     assert_eq!(same["devices"]["face_embedding"]["active"], "cpu");
-    // The default rate is 0.001, so the answer has the rate and its interval.
+    // The default rate is 0.001, so the response has the rate and its interval.
     let far = &same["far"];
     let value = |name: &str| far[name].as_f64().unwrap();
     assert!((value("value") / 0.001 - 1.0).abs() < 0.01, "{far}");

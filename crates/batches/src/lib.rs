@@ -7,13 +7,13 @@
 
 #![warn(unreachable_pub)]
 
-pub mod answer;
 mod batches;
 pub mod error;
 pub mod operation;
 pub mod payloads;
 mod permissions;
 pub mod queue;
+pub mod response;
 pub mod results;
 pub mod running;
 pub mod submission;

@@ -1,10 +1,10 @@
-//! The results of a batch: its items, each with the answer of its operation.
+//! The results of a batch: its items, each with the response of its operation.
 //!
-//! [`Batches::items`] loads the rows of a page, which [`StoredItems::into_page`] converts to answers. That and writing them
+//! [`Batches::items`] loads the rows of a page, which [`StoredItems::into_page`] converts to responses. That and writing them
 //! is CPU work, which belongs on a thread of its own.
 
-mod answer;
 mod files;
+mod response;
 
 use std::collections::HashMap;
 
@@ -14,12 +14,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use self::{
-    answer::{ItemAnswer, ItemErrorAnswer, ItemsPage, ResultAnswer, ResultFormat, StoredItems},
     files::FilesResult,
+    response::{
+        ItemErrorResponse, ItemResponse, ItemsPage, ResultFormat, ResultResponse, StoredItems,
+    },
 };
 use self::{
-    answer::{Scans, StoredResult},
     files::file_hashes,
+    response::{Scans, StoredResult},
 };
 use super::{
     Batches,

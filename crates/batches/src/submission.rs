@@ -104,7 +104,7 @@ impl Purpose {
 /// The end of a submission.
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    /// The answer.
+    /// The response.
     pub receipt: Receipt,
     /// Whether the batch was there before.
     pub is_repeated: bool,

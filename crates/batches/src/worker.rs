@@ -209,7 +209,7 @@ impl From<&PipelineError> for Failure {
             | PipelineError::Decode(_)
             | PipelineError::TooManyPixels { .. }
             | PipelineError::TooMuchWork { .. }
-            | PipelineError::AnswerTooLarge { .. }
+            | PipelineError::ResponseTooLarge { .. }
             | PipelineError::AnonymizationFailed { .. }
             | PipelineError::Store(StoreError::NulInText) => Self::Permanent,
             PipelineError::Ingest(IngestError::Full(_)) | PipelineError::Overloaded(_) => {

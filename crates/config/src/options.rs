@@ -25,7 +25,7 @@ pub struct Embedding {
     pub format: EmbeddingFormat,
 }
 
-/// The format of an embedding in an answer.
+/// The format of an embedding in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum EmbeddingFormat {
     /// A list of numbers.

@@ -42,7 +42,7 @@ pub struct Server {
     #[garde(range(max = 1 << 30))]
     pub min_body_bytes_per_s: u64,
     #[garde(range(max = 1 << 30))]
-    pub min_answer_bytes_per_s: u64,
+    pub min_response_bytes_per_s: u64,
     #[garde(range(max = 600_000))]
     pub shutdown_timeout_ms: u64,
 }

@@ -1,6 +1,6 @@
 //! The fields of requests: what their schemas allow, and in plain words what is wrong.
 //!
-//! A small tree is checked against the schema of its type before it is read, so that one answer has every mistake. What a schema
+//! A small tree is checked against the schema of its type before it is read, so that one response has every mistake. What a schema
 //! cannot say is left to the type, whose error is put into the same words.
 
 #![warn(unreachable_pub)]
@@ -28,7 +28,7 @@ pub use self::{
     shape::{Reading, Shape, flag},
 };
 
-/// The most mistakes that one answer lists.
+/// The most mistakes that one response lists.
 pub const MAX_ERRORS: usize = 16;
 
 /// The most mistakes that the text of an error names.

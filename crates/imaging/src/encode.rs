@@ -64,7 +64,7 @@ impl OutputFormat {
         }
     }
 
-    /// Returns the bytes that each pixel of an answer counts in addition to its own, because the encoder takes time.
+    /// Returns the bytes that each pixel of a response counts in addition to its own, because the encoder takes time.
     /// With it, a response of 256 MiB has no more AVIF pixels than a single AVIF image may have.
     pub fn surcharge(self) -> u64 {
         match self {

@@ -24,7 +24,7 @@ impl NumericPrecision {
     /// Every precision.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
-    /// Returns the name in answers, exports and the database: `f32`, `bf16` or `f16`.
+    /// Returns the name in responses, exports and the database: `f32`, `bf16` or `f16`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

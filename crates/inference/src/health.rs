@@ -36,7 +36,7 @@ impl Fault {
         Self::Down,
     ];
 
-    /// Returns the name in metrics and answers.
+    /// Returns the name in metrics and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out_of_memory",

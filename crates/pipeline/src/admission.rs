@@ -6,19 +6,19 @@ use facescan_clock::Clock;
 use facescan_telemetry::metrics::Metrics;
 
 use self::{
-    answer_reservation::{AnswerReservation, SMALL_ANSWER_BYTES},
     budget::{BYTES_A_PERMIT, Budget, Taken},
     byte_reservation::ByteReservation,
     priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
+    response_reservation::{ResponseReservation, SMALL_ANSWER_BYTES},
 };
 
-pub mod answer_reservation;
 mod budget;
 pub(crate) mod byte_budget;
 pub mod byte_reservation;
 mod error;
 mod priority;
 pub mod priority_semaphore;
+pub mod response_reservation;
 mod tenant_shares;
 
 pub use self::{error::AdmissionError, priority::Priority};
@@ -32,9 +32,9 @@ pub struct Admission {
     interactive: Budget,
     bulk: Budget,
     bytes: Budget,
-    answers: Budget,
+    responses: Budget,
     large_bodies: PrioritySemaphore,
-    large_answers: PrioritySemaphore,
+    large_responses: PrioritySemaphore,
     metrics: Metrics,
 }
 
@@ -47,11 +47,11 @@ pub struct Budgets {
     pub interactive_images: usize,
     /// The number of images of bulk requests.
     pub bulk_images: usize,
-    /// The number of bytes of request bodies and large answers.
+    /// The number of bytes of request bodies and large responses.
     pub bytes: usize,
 }
 
-/// The memory for answers that are complete and not read, beside that of the answers of requests in work.
+/// The memory for responses that are complete and not read, beside that of the responses of requests in work.
 const UNREAD_BYTES: usize = 16 << 20;
 
 /// One tenant parses two large bodies at a time, and all tenants four. Each takes a thread beside those of the CPU pool.
@@ -71,7 +71,7 @@ impl Admission {
             interactive: Budget::new(budgets.interactive_images, clock),
             bulk: Budget::new(budgets.bulk_images, clock),
             bytes: Budget::new(budgets.bytes.div_ceil(BYTES_A_PERMIT), clock),
-            answers: Budget::new(
+            responses: Budget::new(
                 budgets
                     .requests
                     .saturating_mul(SMALL_ANSWER_BYTES)
@@ -80,7 +80,11 @@ impl Admission {
                 clock,
             ),
             large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
-            large_answers: PrioritySemaphore::new(LARGE_ANSWERS, Duration::MAX, Arc::clone(clock)),
+            large_responses: PrioritySemaphore::new(
+                LARGE_ANSWERS,
+                Duration::MAX,
+                Arc::clone(clock),
+            ),
             metrics,
         }
     }
@@ -96,20 +100,20 @@ impl Admission {
             .ok_or_else(|| self.refuse(AdmissionError::Requests))
     }
 
-    /// Reserves the memory of a small answer for a request of a tenant. Call it before the request is worked on, so that
-    /// whoever reads no answers gets no more of them.
+    /// Reserves the memory of a small response for a request of a tenant. Call it before the request is worked on, so that
+    /// whoever reads no responses gets no more of them.
     ///
     /// # Errors
-    /// Returns [`AdmissionError::Answers`] if the answers that are not read yet use up the budget, or the part of the tenant.
-    pub fn try_reserve_answer(
+    /// Returns [`AdmissionError::Answers`] if the responses that are not read yet use up the budget, or the part of the tenant.
+    pub fn try_reserve_response(
         &self,
         tenant: &Arc<str>,
-    ) -> Result<AnswerReservation, AdmissionError> {
+    ) -> Result<ResponseReservation, AdmissionError> {
         let small = SMALL_ANSWER_BYTES / BYTES_A_PERMIT;
-        let taken = self.answers.try_take(tenant, small);
+        let taken = self.responses.try_take(tenant, small);
         taken
-            .map(|small| AnswerReservation::new(small, self.no_bytes(tenant)))
-            .ok_or_else(|| self.refuse(AdmissionError::Answers))
+            .map(|small| ResponseReservation::new(small, self.no_bytes(tenant)))
+            .ok_or_else(|| self.refuse(AdmissionError::Responses))
     }
 
     /// Checks that a body of `bytes` bytes could be reserved now.
@@ -156,8 +160,8 @@ impl Admission {
     }
 
     /// Waits until a page of stored results of a tenant may be loaded and written. Drop the permit afterwards.
-    pub async fn large_answer(&self, tenant: &Arc<str>) -> DecodePermit {
-        let line = &self.large_answers;
+    pub async fn large_response(&self, tenant: &Arc<str>) -> DecodePermit {
+        let line = &self.large_responses;
         line.acquire(Priority::Interactive, tenant, 0).await
     }
 
@@ -323,14 +327,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tenant_builds_two_large_answers_at_a_time() {
+    async fn a_tenant_builds_two_large_responses_at_a_time() {
         let admission = admission();
-        let first = admission.large_answer(&tenant()).await;
-        let _second = admission.large_answer(&tenant()).await;
+        let first = admission.large_response(&tenant()).await;
+        let _second = admission.large_response(&tenant()).await;
         let tenant = tenant();
-        let mut third = pin!(admission.large_answer(&tenant));
+        let mut third = pin!(admission.large_response(&tenant));
         assert!(poll!(third.as_mut()).is_pending());
-        let _other = admission.large_answer(&"other".into()).await;
+        let _other = admission.large_response(&"other".into()).await;
         drop(first);
         assert!(poll!(third).is_ready());
     }
@@ -347,19 +351,19 @@ mod tests {
     }
 
     #[test]
-    fn a_small_answer_keeps_only_its_size_and_a_large_one_is_in_the_byte_budget() {
+    fn a_small_response_keeps_only_its_size_and_a_large_one_is_in_the_byte_budget() {
         let admission = admission();
-        let answer = admission.try_reserve_answer(&tenant()).unwrap();
-        answer.complete(3 * BYTES_A_PERMIT);
+        let response = admission.try_reserve_response(&tenant()).unwrap();
+        response.complete(3 * BYTES_A_PERMIT);
         let held = |budget: &Budget| budget.shares.held(&tenant());
-        assert_eq!(held(&admission.answers), 3);
+        assert_eq!(held(&admission.responses), 3);
         assert_eq!(held(&admission.bytes), 0);
-        let large = admission.try_reserve_answer(&tenant()).unwrap();
+        let large = admission.try_reserve_response(&tenant()).unwrap();
         large.add(SMALL_ANSWER_BYTES + 1).unwrap();
         assert_eq!(held(&admission.bytes), 10, "all of the budget");
         let refused = admission.try_reserve_body(&tenant(), 1).err();
         assert_eq!(refused, Some(AdmissionError::Bytes));
-        let third = admission.try_reserve_answer(&tenant()).unwrap();
+        let third = admission.try_reserve_response(&tenant()).unwrap();
         assert_eq!(third.add(1 << 20), Err(AdmissionError::Bytes));
         // What is in memory already counts in any case.
         third.complete(SMALL_ANSWER_BYTES + BYTES_A_PERMIT);
@@ -367,19 +371,19 @@ mod tests {
         // It was written as a smaller one.
         large.complete(2 * BYTES_A_PERMIT);
         assert_eq!(held(&admission.bytes), 65);
-        drop((answer, large, third));
-        assert_eq!(held(&admission.answers), 0);
+        drop((response, large, third));
+        assert_eq!(held(&admission.responses), 0);
     }
 
     #[test]
     fn a_tenant_that_reads_no_answers_gets_no_more_and_others_do() {
         let admission = admission();
         let unread: Vec<_> =
-            std::iter::from_fn(|| admission.try_reserve_answer(&tenant()).ok()).collect();
+            std::iter::from_fn(|| admission.try_reserve_response(&tenant()).ok()).collect();
         assert_eq!(unread.len(), 2 + UNREAD_BYTES / SMALL_ANSWER_BYTES);
-        admission.try_reserve_answer(&"other".into()).unwrap();
+        admission.try_reserve_response(&"other".into()).unwrap();
         drop(unread);
-        admission.try_reserve_answer(&tenant()).unwrap();
+        admission.try_reserve_response(&tenant()).unwrap();
     }
 
     #[test]

@@ -6,23 +6,23 @@ use facescan_clock::Clock;
 use facescan_config::scope::Scopes;
 use tracing::{Span, field::Empty, info_span};
 
-use crate::admission::{Priority, answer_reservation::AnswerReservation};
+use crate::admission::{Priority, response_reservation::ResponseReservation};
 
 /// The context of one request, of one chunk of a batch, or of one run of the command line.
 ///
 /// It is created once, at the edge, and passed down. No layer keeps a part of it in a global or in its own state.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
-    /// The identifier that appears in the answer and in every log line.
+    /// The identifier that appears in the response and in every log line.
     pub id: RequestId,
     /// The principal that the work is done for.
     pub principal: Principal,
     /// The queue that the images wait in.
     pub priority: Priority,
-    /// The monotonic time by which the answer must be ready. `None` means no limit.
+    /// The monotonic time by which the response must be ready. `None` means no limit.
     pub deadline: Option<Duration>,
-    /// The memory of the answer. `None` if the answer is stored, or if no caller waits for it.
-    pub answer: Option<AnswerReservation>,
+    /// The memory of the response. `None` if the response is stored, or if no caller waits for it.
+    pub response: Option<ResponseReservation>,
     /// The span of every log line that the request causes, on every thread.
     pub span: Span,
 }
@@ -59,7 +59,7 @@ impl RequestContext {
             principal,
             priority: Priority::Interactive,
             deadline: None,
-            answer: None,
+            response: None,
             span,
         }
     }

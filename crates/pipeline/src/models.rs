@@ -38,7 +38,7 @@ pub struct Models {
     entries: BTreeMap<Role, Entry>,
 }
 
-/// A registry entry in use, with the vector space of its vectors. The vector space is a digest, which answers need often.
+/// A registry entry in use, with the vector space of its vectors. The vector space is a digest, which responses need often.
 #[derive(Clone)]
 struct Entry {
     spec: Arc<ModelSpec>,

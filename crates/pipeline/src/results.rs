@@ -57,13 +57,13 @@ pub struct ScanResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture_quality: Option<PictureQuality>,
     /// The faces by area, largest first. Empty if there are none.
-    pub faces: Vec<FaceAnswer>,
+    pub faces: Vec<FaceResponse>,
 }
 
 /// One face.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Face)]
-pub struct FaceAnswer {
+pub struct FaceResponse {
     /// The id of the stored face. Absent with `store=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub face_id: Option<Uuid>,
@@ -82,7 +82,7 @@ pub struct FaceAnswer {
     pub results: FaceResults,
     /// The L2-normalized vector.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub embedding: Option<EmbeddingAnswer>,
+    pub embedding: Option<EmbeddingResponse>,
     /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
@@ -98,14 +98,14 @@ pub struct FaceAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = Embedding)]
 #[serde(untagged)]
-pub enum EmbeddingAnswer {
+pub enum EmbeddingResponse {
     /// A list of numbers.
     Float(Vec<f32>),
     /// Little-endian numbers in base64.
     Base64(String),
 }
 
-impl EmbeddingAnswer {
+impl EmbeddingResponse {
     /// Writes a vector in `format`.
     pub fn new(vector: &[f32], format: EmbeddingFormat) -> Self {
         match format {
@@ -127,7 +127,7 @@ impl ScanResult {
     /// Converts a scan by the options.
     pub fn new(scan: Scan, options: &ScanPlan) -> Self {
         let faces = scan.faces.into_iter();
-        let faces = faces.map(|face| FaceAnswer::new(face, options));
+        let faces = faces.map(|face| FaceResponse::new(face, options));
         Self {
             image_id: scan.image_id,
             cached: scan.cached,
@@ -138,11 +138,11 @@ impl ScanResult {
     }
 }
 
-impl FaceAnswer {
+impl FaceResponse {
     fn new(face: Face, options: &ScanPlan) -> Self {
         let found = face.embedding.as_ref();
         let written =
-            |found: &Embedding| EmbeddingAnswer::new(&found.vector, options.embedding_format);
+            |found: &Embedding| EmbeddingResponse::new(&found.vector, options.embedding_format);
         Self {
             face_id: face.id,
             bbox: face.bbox.to_array(),

@@ -1,7 +1,7 @@
 //! Indexes: they find the rows of a collection that are most similar to a vector.
 //!
 //! An index only proposes rows. The caller reads them from the database and computes the similarity there. So an index that
-//! is out of date can propose too few rows, but it cannot put an erased face or the face of another tenant into an answer.
+//! is out of date can propose too few rows, but it cannot put an erased face or the face of another tenant into a response.
 
 pub mod exact;
 pub mod pgvector;

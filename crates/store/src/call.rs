@@ -15,7 +15,7 @@ use crate::error::StoreError;
 
 /// A connection that one call uses.
 ///
-/// A call that is dropped before its end has sent a statement whose answer may never arrive, because the network can be
+/// A call that is dropped before its end has sent a statement whose response may never arrive, because the network can be
 /// broken. The pool would wait for that answer, so it gets the connection back only if [`finish`](Self::finish) was called.
 ///
 /// A connection whose transaction failed because of the environment, such as a full disk, is closed. SQLite rolls such a
@@ -80,12 +80,12 @@ impl CallConnection {
         })
     }
 
-    /// Records that every answer has arrived.
+    /// Records that every response has arrived.
     pub(crate) fn finish(&mut self) {
         self.state = CallState::Finished;
     }
 
-    /// Records that every answer has arrived, and how the transaction ended.
+    /// Records that every response has arrived, and how the transaction ended.
     pub(crate) fn finish_transaction<T>(&mut self, result: &Result<T, StoreError>) {
         self.state = match result {
             Err(StoreError::Unavailable(_)) => CallState::Broken,

@@ -137,7 +137,7 @@ impl Kind {
     fn of(error: &sqlx::Error) -> Self {
         use sqlx::Error as E;
         match error {
-            E::Database(error) => Self::of_answer(error.as_ref()),
+            E::Database(error) => Self::of_response(error.as_ref()),
             E::Tls(_) => Self::Tls,
             // What TLS reports during its handshake.
             E::Io(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls,
@@ -166,7 +166,7 @@ impl Kind {
     }
 
     /// Returns the kind of an error that the database itself answered.
-    fn of_answer(error: &dyn DatabaseError) -> Self {
+    fn of_response(error: &dyn DatabaseError) -> Self {
         let code = error.code().unwrap_or_default();
         let is_postgres = error
             .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()

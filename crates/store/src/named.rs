@@ -1,6 +1,6 @@
 //! Enums whose values have names.
 
-/// Declares an enum with the names that its values have in the database, in answers and in messages.
+/// Declares an enum with the names that its values have in the database, in responses and in messages.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -16,7 +16,7 @@ macro_rules! named {
             /// Every value.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
-            /// Returns the name in the database, in answers and in messages.
+            /// Returns the name in the database, in responses and in messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)+

@@ -89,7 +89,7 @@ metrics! {
     requests: Family<RequestLabels, Counter> = Family::default(),
         "requests", "Requests answered, by route and status";
     request_seconds: Histograms<RouteLabels> = Family::new_with_constructor(seconds),
-        "request" [Seconds], "Time from a request's head to its answer, by route";
+        "request" [Seconds], "Time from a request's head to its response, by route";
     connections: Gauge = Gauge::default(),
         "connections", "Connections that are open";
     connections_closed: Family<ReasonLabels, Counter> = Family::default(),

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use facescan_pipeline::results::{FaceAnswer, ScanResult, response::Outcome};
+use facescan_pipeline::results::{FaceResponse, ScanResult, response::Outcome};
 
 /// Prints rows with fixed column widths as they arrive. A table that adapts its widths would have to hold every row.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Table {
     }
 }
 
-fn row(face: &FaceAnswer) -> String {
+fn row(face: &FaceResponse) -> String {
     let [x1, y1, x2, y2] = face.bbox;
     let score = face
         .score

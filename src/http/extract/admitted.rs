@@ -10,7 +10,7 @@ use crate::http::{AppState, error::ApiError, middleware::context};
 /// The server drains the body of a refused request up to this size, so that the connection can be reused.
 const MAX_DRAINED_BYTES: usize = 1 << 20;
 
-/// The reservations that a request holds until its answer is complete.
+/// The reservations that a request holds until its response is complete.
 pub struct RequestReservations {
     pub(super) _body: SharedReservation,
     pub(super) _images: ImageReservation,

@@ -1,4 +1,4 @@
-//! What a handler needs of every request: the application, the caller, the query, and the format of the answer.
+//! What a handler needs of every request: the application, the caller, the query, and the format of the response.
 
 use axum::{
     extract::FromRequestParts,
@@ -19,7 +19,7 @@ use crate::http::{
     respond::{Accepted, negotiated::Negotiated},
 };
 
-/// A request whose answer is JSON or msgpack.
+/// A request whose response is JSON or msgpack.
 pub struct ApiRequest {
     /// The application.
     pub state: AppState,
@@ -90,7 +90,7 @@ impl FromRequestParts<AppState> for ApiRequest {
     }
 }
 
-/// Reads an id of a path. A malformed one cannot belong to anything stored, so its answer is also 404.
+/// Reads an id of a path. A malformed one cannot belong to anything stored, so its response is also 404.
 pub(super) fn id(text: &str) -> Result<Uuid, ApiError> {
     let id = text.parse();
     id.map_err(|_| ApiError::NotFound(format!("`{text}` is not an id; ids are UUIDs")))

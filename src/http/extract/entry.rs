@@ -1,6 +1,6 @@
 //! An entry of a JSON or msgpack body: an image, a face or an item.
 //!
-//! A field of the wrong type is noted, and the rest of the body is read. So one answer has every mistake, and a batch refuses one
+//! A field of the wrong type is noted, and the rest of the body is read. So one response has every mistake, and a batch refuses one
 //! entry alone.
 
 use std::{fmt, marker::PhantomData};

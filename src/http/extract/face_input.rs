@@ -59,7 +59,8 @@ impl FaceInput {
                 Ok(Self::Vector(vector))
             }
             (Some(_), None) => {
-                let detail = "is missing; an embedding needs it, as the answers of /embed have it";
+                let detail =
+                    "is missing; an embedding needs it, as the responses of /embed have it";
                 Err(one(FieldError::new("vector_space", detail)))
             }
             (None, Some(_)) => {

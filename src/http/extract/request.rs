@@ -23,7 +23,7 @@ pub struct AdmittedRequest<C, O> {
     pub content: C,
     /// The options as sent.
     pub options: O,
-    /// The reservations of the request. Hold them until the answer is written.
+    /// The reservations of the request. Hold them until the response is written.
     pub reservations: RequestReservations,
 }
 

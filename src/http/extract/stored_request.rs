@@ -29,9 +29,9 @@ impl Deref for StoredRequest {
 
 impl StoredRequest {
     /// Waits until stored results of the tenant may be loaded and written. Drop the permit afterwards.
-    pub async fn large_answer(&self) -> DecodePermit {
+    pub async fn large_response(&self) -> DecodePermit {
         let tenant = &self.context.principal.tenant;
-        self.state.admission.large_answer(tenant).await
+        self.state.admission.large_response(tenant).await
     }
 }
 

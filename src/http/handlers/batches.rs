@@ -7,7 +7,7 @@ mod stream_key;
 pub mod submit;
 
 use facescan_audit::AuditEvent;
-use facescan_batches::{answer::BatchAnswer, operation};
+use facescan_batches::{operation, response::BatchResponse};
 use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget, PageRequest};
@@ -70,7 +70,7 @@ impl From<StateFilter> for BatchState {
     }
 }
 
-impl Listed for BatchAnswer {
+impl Listed for BatchResponse {
     const DESCRIPTION: &'static str = "A page of batches, newest first.";
 }
 
@@ -80,7 +80,7 @@ impl Listed for BatchAnswer {
     security(("key" = ["batch"])),
     responses(ServiceFailures)
 )]
-pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchAnswer>>, ApiError> {
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchResponse>>, ApiError> {
     let query: BatchesQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = BatchFilter {
@@ -96,7 +96,7 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchAnswer>>, 
     let page = cursor.page(
         listed,
         |batch| batch.id,
-        |batch| BatchAnswer::new(batch, now),
+        |batch| BatchResponse::new(batch, now),
     );
     request.large(page).await
 }
@@ -109,13 +109,13 @@ fn check_may_search(context: &RequestContext, operation: &str) -> Result<(), Api
     Ok(())
 }
 
-async fn answer(
+async fn response(
     request: &StoredRequest,
     batch: Batch,
-) -> Result<Negotiated<BatchAnswer>, ApiError> {
+) -> Result<Negotiated<BatchResponse>, ApiError> {
     let now = request.state.batches.clock().now();
-    let answer = BatchAnswer::new(batch, now);
-    request.large(answer).await
+    let response = BatchResponse::new(batch, now);
+    request.large(response).await
 }
 
 /// Reads a batch with its counts.
@@ -125,10 +125,10 @@ async fn answer(
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(BatchFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<BatchResponse>, ApiError> {
     let batches = &request.state.batches;
     let batch = batches.batch(request.tenant(), request.id).await?;
-    answer(&request, batch).await
+    response(&request, batch).await
 }
 
 /// Closes an open batch. It ends when its items are finished.
@@ -138,13 +138,13 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, Api
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(BatchFailures)
 )]
-pub async fn close(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
+pub async fn close(request: StoredRequest) -> Result<Negotiated<BatchResponse>, ApiError> {
     request
         .record(AuditEvent::change("close_batch", request.id))
         .await?;
     let batches = &request.state.batches;
     let batch = batches.close(request.tenant(), request.id).await?;
-    answer(&request, batch).await
+    response(&request, batch).await
 }
 
 /// Cancels a batch. Items that are not done are not processed, and workers stop those that they are working on.
@@ -154,23 +154,23 @@ pub async fn close(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, Ap
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(BatchFailures)
 )]
-pub async fn cancel(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
+pub async fn cancel(request: StoredRequest) -> Result<Negotiated<BatchResponse>, ApiError> {
     request
         .record(AuditEvent::change("cancel_batch", request.id))
         .await?;
     let batches = &request.state.batches;
     let cancelled = batches.cancel(request.tenant(), request.id).await?;
-    answer(&request, cancelled.batch).await
+    response(&request, cancelled.batch).await
 }
 
-/// Gives the items with the state `error` or `dead` another life.
+/// Retries the items with the state `error` or `dead`.
 #[utoipa::path(
     post, path = "/batches/{id}/retry", operation_id = "retry_batch", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the batch")),
     responses(BatchFailures)
 )]
-pub async fn retry(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, ApiError> {
+pub async fn retry(request: StoredRequest) -> Result<Negotiated<BatchResponse>, ApiError> {
     request
         .record(AuditEvent::change("retry_batch", request.id))
         .await?;
@@ -179,7 +179,7 @@ pub async fn retry(request: StoredRequest) -> Result<Negotiated<BatchAnswer>, Ap
     check_may_search(&request.context, &batch.operation)?;
     batches.retry(&request.context, request.id).await?;
     let batch = batches.batch(request.tenant(), request.id).await?;
-    answer(&request, batch).await
+    response(&request, batch).await
 }
 
 /// Deletes a batch with its images, its items, and the results that nothing else uses.

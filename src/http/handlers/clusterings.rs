@@ -46,7 +46,7 @@ pub struct ClusteringBody {
 /// A clustering.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Clustering)]
-pub struct ClusteringAnswer {
+pub struct ClusteringResponse {
     id: Uuid,
     /// How far it is.
     state: ClusteringStateName,
@@ -101,7 +101,7 @@ pub enum ClusteringStateName {
     Cancelled,
 }
 
-impl Listed for ClusteringAnswer {
+impl Listed for ClusteringResponse {
     const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
 }
 
@@ -117,7 +117,7 @@ impl From<ClusteringState> for ClusteringStateName {
     }
 }
 
-impl From<Clustering> for ClusteringAnswer {
+impl From<Clustering> for ClusteringResponse {
     fn from(clustering: Clustering) -> Self {
         let (request, progress) = (clustering.request, clustering.progress);
         let is_done = clustering.state == ClusteringState::Done;
@@ -152,7 +152,7 @@ impl From<Clustering> for ClusteringAnswer {
 pub async fn create(
     request: CollectionRequest,
     body: Result<JsonObject<ClusteringBody>, ApiError>,
-) -> Result<Queued<ClusteringAnswer>, ApiError> {
+) -> Result<Queued<ClusteringResponse>, ApiError> {
     let library = request.library().await?;
     let JsonObject(body) = body?;
     let state = &request.state;
@@ -181,14 +181,14 @@ pub async fn create(
         Written::Taken => return Err(RecognitionError::ClusteringUnfinished.into()),
         Written::NotFound => return Err(RecognitionError::NoCollection(library.id).into()),
     }
-    let answer = ClusteringAnswer::from(Clustering {
+    let response = ClusteringResponse::from(Clustering {
         request: new,
         state: ClusteringState::Queued,
         progress: ClusteringProgress::default(),
         finished_at: None,
         error: None,
     });
-    request.small(&answer).map(Queued)
+    request.small(&response).map(Queued)
 }
 
 /// Lists the clusterings of a library.
@@ -200,13 +200,13 @@ pub async fn create(
 )]
 pub async fn list(
     request: CollectionRequest,
-) -> Result<Negotiated<Page<ClusteringAnswer>>, ApiError> {
+) -> Result<Negotiated<Page<ClusteringResponse>>, ApiError> {
     let library = request.library().await?;
     let cursor = Cursor::read(&request)?;
     let store = &request.state.libraries.store;
     let wanted = cursor.wanted();
     let listed = store.list_clusterings(key(&library), wanted).await?;
-    let page = cursor.page(listed, |row| row.request.id, ClusteringAnswer::from);
+    let page = cursor.page(listed, |row| row.request.id, ClusteringResponse::from);
     request.small(&page)
 }
 
@@ -220,13 +220,13 @@ pub async fn list(
     ),
     responses(LibraryFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAnswer>, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringResponse>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     let store = &request.state.libraries.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
-    request.small(&ClusteringAnswer::from(clustering))
+    request.small(&ClusteringResponse::from(clustering))
 }
 
 /// Cancels a clustering.
@@ -242,7 +242,9 @@ pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringAns
     ),
     responses(LibraryFailures)
 )]
-pub async fn cancel(request: CollectionRequest) -> Result<Negotiated<ClusteringAnswer>, ApiError> {
+pub async fn cancel(
+    request: CollectionRequest,
+) -> Result<Negotiated<ClusteringResponse>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     let state = &request.state;
@@ -254,5 +256,5 @@ pub async fn cancel(request: CollectionRequest) -> Result<Negotiated<ClusteringA
         .cancel_clustering(key(&library), id, now, event)
         .await?
         .ok_or(RecognitionError::NoClustering(id))?;
-    request.small(&ClusteringAnswer::from(clustering))
+    request.small(&ClusteringResponse::from(clustering))
 }

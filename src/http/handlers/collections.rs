@@ -124,7 +124,7 @@ impl From<CollectionKind> for CollectionKindName {
 /// A collection of enrolled faces.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Collection)]
-pub struct CollectionAnswer {
+pub struct CollectionResponse {
     id: Uuid,
     name: String,
     kind: CollectionKindName,
@@ -153,11 +153,11 @@ pub struct CollectionAnswer {
     enrollments: Option<u64>,
 }
 
-impl Listed for CollectionAnswer {
+impl Listed for CollectionResponse {
     const DESCRIPTION: &'static str = "A page of collections, oldest first.";
 }
 
-impl CollectionAnswer {
+impl CollectionResponse {
     fn new(collection: Collection, size: Option<CollectionSize>) -> Self {
         let terms = collection.terms;
         Self {
@@ -190,7 +190,7 @@ impl CollectionAnswer {
 pub async fn create(
     request: ApiRequest,
     body: Result<JsonObject<CollectionBody>, ApiError>,
-) -> Result<Created<CollectionAnswer>, ApiError> {
+) -> Result<Created<CollectionResponse>, ApiError> {
     let JsonObject(body) = body?;
     let collection = new_collection(&request.state, request.tenant(), body)?;
     let details = json!({"kind": collection.kind.name(), "purpose": collection.terms.purpose});
@@ -203,8 +203,8 @@ pub async fn create(
             return Err(RecognitionError::NameTaken(collection.terms.name).into());
         }
     }
-    let answer = CollectionAnswer::new(collection, Some(CollectionSize::default()));
-    request.small(&answer).map(Created)
+    let response = CollectionResponse::new(collection, Some(CollectionSize::default()));
+    request.small(&response).map(Created)
 }
 
 fn new_collection(
@@ -261,7 +261,7 @@ fn check_consent(kind: CollectionKind, is_required: Option<bool>) -> Result<(), 
     security(("key" = ["search"])),
     responses(ServiceFailures)
 )]
-pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<CollectionAnswer>>, ApiError> {
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<CollectionResponse>>, ApiError> {
     let cursor = Cursor::read(&request)?;
     let store = &request.state.collections.store;
     let listed = store.list_collections(request.tenant(), cursor.wanted());
@@ -269,7 +269,7 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<CollectionAnswe
     let page = cursor.page(
         listed,
         |collection| collection.id,
-        |collection| CollectionAnswer::new(collection, None),
+        |collection| CollectionResponse::new(collection, None),
     );
     request.small(&page)
 }
@@ -281,19 +281,19 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<CollectionAnswe
     params(("id" = Uuid, Path, description = "The id of the collection")),
     responses(StoredFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Negotiated<CollectionAnswer>, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<CollectionResponse>, ApiError> {
     let collection = request.collection().await?;
-    answer(&request, collection).await
+    response(&request, collection).await
 }
 
-async fn answer(
+async fn response(
     request: &CollectionRequest,
     collection: Collection,
-) -> Result<Negotiated<CollectionAnswer>, ApiError> {
+) -> Result<Negotiated<CollectionResponse>, ApiError> {
     let store = &request.state.collections.store;
     let size = store.collection_size(collection.id).await?;
-    let answer = CollectionAnswer::new(collection, Some(size));
-    request.small(&answer)
+    let response = CollectionResponse::new(collection, Some(size));
+    request.small(&response)
 }
 
 /// Changes a collection.
@@ -309,7 +309,7 @@ async fn answer(
 pub async fn change(
     request: CollectionRequest,
     body: Result<JsonObject<CollectionChangeBody>, ApiError>,
-) -> Result<Negotiated<CollectionAnswer>, ApiError> {
+) -> Result<Negotiated<CollectionResponse>, ApiError> {
     let collection = request.collection().await?;
     let JsonObject(body) = body?;
     let change = TermsChange {
@@ -335,7 +335,7 @@ pub async fn change(
         .change_collection(key(&collection), &change, event)
         .await?
     {
-        Changed::Done(collection) => answer(&request, collection).await,
+        Changed::Done(collection) => response(&request, collection).await,
         Changed::Taken => {
             let name = change.name.unwrap_or_default();
             Err(RecognitionError::NameTaken(name).into())

@@ -11,7 +11,7 @@ const DOCUMENT: &str = "/openapi.json";
 
 /// Returns the routes of the document and its user interface.
 pub fn routes(document: OpenApi) -> Router<AppState> {
-    // Anyone may read the document, and it is large. All answers share its bytes. A document of strings and maps is always
+    // Anyone may read the document, and it is large. All responses share its bytes. A document of strings and maps is always
     // valid JSON.
     let json = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
     let interface: Router<AppState> = SwaggerUi::new("/docs")

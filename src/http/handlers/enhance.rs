@@ -30,7 +30,7 @@ impl InFile for Response<EnhanceResult> {
 
 /// Enhances images of low quality for detection.
 ///
-/// With `Accept: image/*` the answer is the image itself. The header `x-facescan-scale` then has the scale, and
+/// With `Accept: image/*` the response is the image itself. The header `x-facescan-scale` then has the scale, and
 /// `x-facescan-steps` has the applied steps.
 #[utoipa::path(
     post, path = "/enhance", operation_id = "enhance", tag = "process", params(EnhanceRequest),
@@ -48,7 +48,7 @@ pub async fn enhance(
         context,
         content: Images { images, .. },
         mut options,
-        // Holds the reservations until the answer is written.
+        // Holds the reservations until the response is written.
         reservations: _reservations,
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;

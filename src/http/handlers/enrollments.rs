@@ -45,7 +45,7 @@ use crate::http::{
 
 /// What became of the faces of a request.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct EnrollAnswer {
+pub struct EnrollResponse {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// One entry for each face, in the order of the request.
@@ -91,14 +91,14 @@ pub enum EnrollmentStatus {
     Rejected,
 }
 
-impl Listed for EnrollmentAnswer {
+impl Listed for EnrollmentResponse {
     const DESCRIPTION: &'static str = "A page of the enrolled faces of a subject, oldest first.";
 }
 
-/// An enrolled face. No answer has its vector.
+/// An enrolled face. No response has its vector.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Enrollment)]
-pub struct EnrollmentAnswer {
+pub struct EnrollmentResponse {
     /// The id.
     id: Uuid,
     /// The stored face that it came from.
@@ -109,7 +109,7 @@ pub struct EnrollmentAnswer {
     created_at: OffsetDateTime,
 }
 
-impl From<Enrollment> for EnrollmentAnswer {
+impl From<Enrollment> for EnrollmentResponse {
     fn from(enrollment: Enrollment) -> Self {
         Self {
             id: enrollment.id,
@@ -183,7 +183,7 @@ impl EnrolledFace {
 pub async fn enroll(
     request: CollectionRequest,
     body: Result<FacesRequest<EnrollRequest>, ApiError>,
-) -> Result<Negotiated<EnrollAnswer>, ApiError> {
+) -> Result<Negotiated<EnrollResponse>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let state = &request.state;
@@ -198,7 +198,7 @@ pub async fn enroll(
         context,
         content: faces,
         options,
-        // Holds the reservations until the answer is written.
+        // Holds the reservations until the response is written.
         reservations: _reservations,
     } = body?;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
@@ -231,11 +231,11 @@ pub async fn enroll(
     {
         return Err(RecognitionError::Rejected(rejection).into());
     }
-    let answer = EnrollAnswer {
+    let response = EnrollResponse {
         request_id: context.id.to_string(),
         results: outcomes.into_iter().map(EnrolledFace::new).collect(),
     };
-    request.small(&answer)
+    request.small(&response)
 }
 
 impl EnrollRequest {
@@ -291,7 +291,7 @@ fn check_quality(face: &Face) -> Result<(), Rejection> {
 )]
 pub async fn list(
     request: CollectionRequest,
-) -> Result<Negotiated<Page<EnrollmentAnswer>>, ApiError> {
+) -> Result<Negotiated<Page<EnrollmentResponse>>, ApiError> {
     let collection = request.collection().await?;
     let subject = request.member()?;
     let store = &request.state.collections.store;
@@ -306,7 +306,7 @@ pub async fn list(
     let listed = store
         .list_enrollments(key(&collection), subject, cursor.wanted())
         .await?;
-    let page = cursor.page(listed, |face| face.id, EnrollmentAnswer::from);
+    let page = cursor.page(listed, |face| face.id, EnrollmentResponse::from);
     request.small(&page)
 }
 

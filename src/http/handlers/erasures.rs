@@ -119,7 +119,7 @@ fn target_tenant(named: &str, own: &str) -> Result<ErasureTarget, ApiError> {
 
 /// Erases images, a batch, a collection, a subject, a person, or everything that the tenant has stored.
 ///
-/// The answer is a report of what was erased, and where copies can be. An erasure that takes longer than ten seconds goes on in
+/// The response is a report of what was erased, and where copies can be. An erasure that takes longer than ten seconds goes on in
 /// the background.
 #[utoipa::path(
     post, path = "/erasures", operation_id = "create_erasure", tag = "store",

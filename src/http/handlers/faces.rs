@@ -2,7 +2,7 @@
 
 use facescan_audit::AuditEvent;
 
-use super::{erasures::erase_named, images::StoredFaceAnswer};
+use super::{erasures::erase_named, images::StoredFaceResponse};
 use crate::http::{
     error::ApiError,
     extract::stored_request::{StoredRequest, not_found},
@@ -18,7 +18,7 @@ use facescan_store::ErasureTarget;
     params(("id" = Uuid, Path, description = "The id of the face")),
     responses(StoredFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceAnswer>, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<StoredFaceResponse>, ApiError> {
     request
         .record(AuditEvent::read("read_face", request.id))
         .await?;

@@ -55,14 +55,14 @@ pub struct ListQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ScansQuery {
-    /// The `next` of the previous answer.
+    /// The `next` of the previous response.
     after: Option<Uuid>,
     /// The number of scans, 1 to 100. An answer with many vectors can have fewer.
     #[param(minimum = 1, maximum = 100, default = 100)]
     limit: Option<u32>,
 }
 
-impl Listed for ImageSummaryAnswer {
+impl Listed for ImageSummaryResponse {
     const DESCRIPTION: &'static str = "A page of images, newest first.";
 
     fn page_name() -> String {
@@ -73,7 +73,7 @@ impl Listed for ImageSummaryAnswer {
 /// A stored image.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredImageSummary)]
-pub struct ImageSummaryAnswer {
+pub struct ImageSummaryResponse {
     /// The id. A result of `/detect` or another scan names it as `image_id`.
     id: Uuid,
     /// The sha256 of the bytes, in hex.
@@ -99,17 +99,17 @@ pub struct ImageSummaryAnswer {
 /// A stored image with its results.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StoredImage)]
-pub struct ImageAnswer {
+pub struct ImageResponse {
     #[serde(flatten)]
-    summary: ImageSummaryAnswer,
+    summary: ImageSummaryResponse,
     /// The newest 1000 sources of the image, oldest first.
-    sources: Vec<SourceAnswer>,
+    sources: Vec<SourceResponse>,
     /// Scans of the image, oldest first.
-    scans: Vec<StoredScanAnswer>,
+    scans: Vec<StoredScanResponse>,
     /// The value of `after` for the next scans. Absent if there are no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Uuid>,
-    /// Ends when the answer is written, even if its caller does not wait for it.
+    /// Ends when the response is written, even if its caller does not wait for it.
     #[serde(skip)]
     _turn: DecodePermit,
 }
@@ -117,7 +117,7 @@ pub struct ImageAnswer {
 /// A source of an image.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageSighting)]
-pub struct SourceAnswer {
+pub struct SourceResponse {
     /// The caller's name for the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
@@ -132,7 +132,7 @@ pub struct SourceAnswer {
 /// A stored scan of an image.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredScan)]
-pub struct StoredScanAnswer {
+pub struct StoredScanResponse {
     /// The id.
     id: Uuid,
     /// The operation, such as `detect`. `embed_image` is `/embed` with `kind=image`.
@@ -155,7 +155,7 @@ pub struct StoredScanAnswer {
     #[serde(with = "facescan_clock::rfc3339")]
     created_at: OffsetDateTime,
     /// The faces, largest first.
-    faces: Vec<StoredFaceAnswer>,
+    faces: Vec<StoredFaceResponse>,
     /// The L2-normalized vector of the whole image.
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<Vec<f32>>,
@@ -173,7 +173,7 @@ pub struct StoredScanAnswer {
 /// A stored face.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredFace)]
-pub struct StoredFaceAnswer {
+pub struct StoredFaceResponse {
     /// The id. A result of a scan names it as `face_id`.
     id: Uuid,
     /// The image that shows it.
@@ -207,7 +207,7 @@ pub struct StoredFaceAnswer {
     precision: Option<NumericPrecision>,
 }
 
-impl From<ImageSummary> for ImageSummaryAnswer {
+impl From<ImageSummary> for ImageSummaryResponse {
     fn from(image: ImageSummary) -> Self {
         Self {
             id: image.id,
@@ -223,9 +223,9 @@ impl From<ImageSummary> for ImageSummaryAnswer {
     }
 }
 
-impl ImageAnswer {
+impl ImageResponse {
     fn new(image: StoredImage, turn: DecodePermit) -> Self {
-        let sources = image.sources.into_iter().map(|source| SourceAnswer {
+        let sources = image.sources.into_iter().map(|source| SourceResponse {
             source: source.id,
             source_url: source.url,
             seen_at: source.seen_at,
@@ -236,7 +236,7 @@ impl ImageAnswer {
             scans: image
                 .scans
                 .into_iter()
-                .map(StoredScanAnswer::from)
+                .map(StoredScanResponse::from)
                 .collect(),
             next: image.next,
             _turn: turn,
@@ -244,7 +244,7 @@ impl ImageAnswer {
     }
 }
 
-impl From<StoredScan> for StoredScanAnswer {
+impl From<StoredScan> for StoredScanResponse {
     fn from(scan: StoredScan) -> Self {
         let record = scan.record;
         let embedding = record.image_embedding;
@@ -256,7 +256,11 @@ impl From<StoredScan> for StoredScanAnswer {
             picture_quality: record.picture_quality,
             devices: record.devices,
             created_at: record.created_at,
-            faces: scan.faces.into_iter().map(StoredFaceAnswer::from).collect(),
+            faces: scan
+                .faces
+                .into_iter()
+                .map(StoredFaceResponse::from)
+                .collect(),
             embedding_norm: embedding.as_ref().map(|stored| stored.norm),
             precision: embedding.as_ref().and_then(|stored| stored.precision),
             vector_space: embedding.as_ref().map(|stored| stored.vector_space.clone()),
@@ -265,7 +269,7 @@ impl From<StoredScan> for StoredScanAnswer {
     }
 }
 
-impl From<StoredFace> for StoredFaceAnswer {
+impl From<StoredFace> for StoredFaceResponse {
     fn from(face: StoredFace) -> Self {
         let embedding = face.embedding;
         Self {
@@ -290,7 +294,7 @@ impl From<StoredFace> for StoredFaceAnswer {
     security(("key" = ["read"])),
     responses(ServiceFailures)
 )]
-pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryAnswer>>, ApiError> {
+pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryResponse>>, ApiError> {
     let query: ListQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = ImageFilter {
@@ -304,7 +308,7 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryAns
     let store = &request.state.store;
     let listed = store.list_images(request.tenant(), &filter, cursor.wanted());
     let listed = listed.await?;
-    let page = cursor.page(listed, |image| image.id, ImageSummaryAnswer::from);
+    let page = cursor.page(listed, |image| image.id, ImageSummaryResponse::from);
     request.large(page).await
 }
 
@@ -317,7 +321,7 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<ImageSummaryAns
     params(("id" = Uuid, Path, description = "The id of the image"), ScansQuery),
     responses(StoredFailures)
 )]
-pub async fn read(request: StoredRequest) -> Result<Negotiated<ImageAnswer>, ApiError> {
+pub async fn read(request: StoredRequest) -> Result<Negotiated<ImageResponse>, ApiError> {
     let query: ScansQuery = request.query()?;
     let page = ScanPage {
         after: query.after,
@@ -327,12 +331,12 @@ pub async fn read(request: StoredRequest) -> Result<Negotiated<ImageAnswer>, Api
     request
         .record(AuditEvent::read("read_image", request.id))
         .await?;
-    let turn = request.large_answer().await;
+    let turn = request.large_response().await;
     let store = &request.state.store;
     let image = store.image(request.tenant(), request.id, page).await?;
     let image = image.ok_or_else(|| not_found("image", request.id))?;
-    let answer = ImageAnswer::new(image, turn);
-    request.large(answer).await
+    let response = ImageResponse::new(image, turn);
+    request.large(response).await
 }
 
 /// Erases an image with all its results.

@@ -43,10 +43,10 @@ pub struct KeyBody {
 /// A key.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
-pub struct KeyAnswer {
+pub struct KeyResponse {
     /// The part of the key that is not secret.
     id: String,
-    /// The whole key. Only the answer that creates the key has it.
+    /// The whole key. Only the response that creates the key has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     /// The name.
@@ -83,12 +83,12 @@ pub struct KeyAnswer {
 /// The keys of the tenant.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Keys)]
-pub struct KeysAnswer {
+pub struct KeysResponse {
     /// The keys, oldest first. Keys in the settings are not among them.
-    results: Vec<KeyAnswer>,
+    results: Vec<KeyResponse>,
 }
 
-impl From<ApiKey> for KeyAnswer {
+impl From<ApiKey> for KeyResponse {
     fn from(key: ApiKey) -> Self {
         Self {
             id: key.id,
@@ -112,7 +112,7 @@ fn require_key(request: &ApiRequest) -> Result<(), AccessError> {
 
 /// Creates a key for the tenant of the caller.
 ///
-/// The answer is the only place that shows the whole key.
+/// The response is the only place that shows the whole key.
 #[utoipa::path(
     post, path = "/keys", operation_id = "create_key", tag = "access",
     request_body = KeyBody, security(("key" = ["admin"])),
@@ -121,7 +121,7 @@ fn require_key(request: &ApiRequest) -> Result<(), AccessError> {
 pub async fn create(
     request: ApiRequest,
     body: Result<JsonObject<KeyBody>, ApiError>,
-) -> Result<Created<KeyAnswer>, ApiError> {
+) -> Result<Created<KeyResponse>, ApiError> {
     require_key(&request)?;
     let created = match body {
         Ok(JsonObject(body)) => create_from(&request, body).await,
@@ -131,11 +131,11 @@ pub async fn create(
         target: None,
         ..AuditEvent::change(CREATE_KEY, "")
     };
-    let answer = recorded(&request, created, failed).await?;
-    request.small(&answer).map(Created)
+    let response = recorded(&request, created, failed).await?;
+    request.small(&response).map(Created)
 }
 
-async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyAnswer, ApiError> {
+async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyResponse, ApiError> {
     let own_scopes = &request.context.principal.scopes;
     // The metrics are those of all tenants.
     if body.scopes.contains(&Scope::Metrics) && !own_scopes.contains(Scope::Metrics) {
@@ -149,7 +149,7 @@ async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyAnswer, A
     };
     let entry = |event| request.audit_entry(event);
     let (key, secret) = request.state.keys.create(new, entry).await?;
-    Ok(KeyAnswer {
+    Ok(KeyResponse {
         key: Some(secret.expose_secret().to_owned()),
         ..key.into()
     })
@@ -173,13 +173,13 @@ async fn recorded<T>(
     get, path = "/keys", operation_id = "list_keys", tag = "access", security(("key" = ["admin"])),
     responses(ServiceFailures)
 )]
-pub async fn list(request: ApiRequest) -> Result<Negotiated<KeysAnswer>, ApiError> {
+pub async fn list(request: ApiRequest) -> Result<Negotiated<KeysResponse>, ApiError> {
     require_key(&request)?;
     let keys = request.state.keys.list(request.tenant()).await?;
-    let answer = KeysAnswer {
-        results: keys.into_iter().map(KeyAnswer::from).collect(),
+    let response = KeysResponse {
+        results: keys.into_iter().map(KeyResponse::from).collect(),
     };
-    request.small(&answer)
+    request.small(&response)
 }
 
 /// Revokes a key.

@@ -37,7 +37,7 @@ use crate::http::{
 
 /// What became of the images of a request.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct LibraryAnswer {
+pub struct LibraryResponse {
     /// The id of the request, as in the `x-request-id` header and in the log.
     request_id: String,
     /// One entry for each image, stored face or vector, in the order of the request.
@@ -73,14 +73,14 @@ pub struct LibraryEntryFace {
     acceptable: bool,
 }
 
-impl Listed for LibraryFaceAnswer {
+impl Listed for LibraryFaceResponse {
     const DESCRIPTION: &'static str = "A page of faces of a library, oldest first.";
 }
 
-/// A face of a library. No answer has its vector.
+/// A face of a library. No response has its vector.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LibraryFace)]
-pub struct LibraryFaceAnswer {
+pub struct LibraryFaceResponse {
     /// The id.
     id: Uuid,
     /// The stored face that it came from.
@@ -101,7 +101,7 @@ pub struct LibraryFaceAnswer {
     created_at: OffsetDateTime,
 }
 
-impl From<LibraryFace> for LibraryFaceAnswer {
+impl From<LibraryFace> for LibraryFaceResponse {
     fn from(face: LibraryFace) -> Self {
         Self {
             id: face.enrollment.id,
@@ -126,14 +126,14 @@ pub struct LibraryFaceQuery {
     #[serde(default)]
     #[param(default = false)]
     unassigned: bool,
-    /// The `next` of the previous page. If that face was erased meanwhile, the answer is 404.
+    /// The `next` of the previous page. If that face was erased meanwhile, the response is 404.
     after: Option<Uuid>,
     /// The number of faces on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// What the answer has of a face.
+/// What the response has of a face.
 struct ShownFace {
     bbox: Option<[f32; 4]>,
     acceptable: bool,
@@ -156,14 +156,14 @@ struct ShownFace {
 pub async fn enroll(
     request: CollectionRequest,
     body: Result<FacesRequest<LibraryRequest>, ApiError>,
-) -> Result<Negotiated<LibraryAnswer>, ApiError> {
+) -> Result<Negotiated<LibraryResponse>, ApiError> {
     let library = request.library().await?;
     let state = &request.state;
     let FacesRequest {
         context,
         content: faces,
         options,
-        // Holds the reservations until the answer is written.
+        // Holds the reservations until the response is written.
         reservations: _reservations,
     } = body?;
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
@@ -190,13 +190,13 @@ pub async fn enroll(
     }
     let outcomes = state.libraries.enroll(&context, &library, images).await?;
     let entries = outcomes.into_iter().zip(shown);
-    let answer = LibraryAnswer {
+    let response = LibraryResponse {
         request_id: context.id.to_string(),
         results: entries
             .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
             .collect(),
     };
-    request.small(&answer)
+    request.small(&response)
 }
 
 impl LibraryEntry {
@@ -283,7 +283,7 @@ fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFac
 )]
 pub async fn list(
     request: CollectionRequest,
-) -> Result<Negotiated<Page<LibraryFaceAnswer>>, ApiError> {
+) -> Result<Negotiated<Page<LibraryFaceResponse>>, ApiError> {
     let library = request.library().await?;
     let query: LibraryFaceQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
@@ -301,6 +301,6 @@ pub async fn list(
     let listed = store
         .library_faces(key(&library), filter, cursor.wanted())
         .await?;
-    let page = cursor.page(listed, |face| face.enrollment.id, LibraryFaceAnswer::from);
+    let page = cursor.page(listed, |face| face.enrollment.id, LibraryFaceResponse::from);
     request.small(&page)
 }

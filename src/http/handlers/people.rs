@@ -34,7 +34,7 @@ const MAX_MEMBERS: usize = 500;
 /// A person of a library.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Person)]
-pub struct PersonAnswer {
+pub struct PersonResponse {
     id: Uuid,
     /// The name that a user gave.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct PersonAnswer {
     created_at: OffsetDateTime,
 }
 
-impl Listed for PersonAnswer {
+impl Listed for PersonResponse {
     const DESCRIPTION: &'static str = "A page of people, oldest first.";
 }
 
@@ -97,7 +97,7 @@ fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::deserialize(deserializer)
 }
 
-impl From<Person> for PersonAnswer {
+impl From<Person> for PersonResponse {
     fn from(person: Person) -> Self {
         Self {
             id: person.id,
@@ -115,7 +115,9 @@ impl From<Person> for PersonAnswer {
     params(("id" = Uuid, Path, description = "The id of the library"), PageQuery),
     responses(LibraryFailures)
 )]
-pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<PersonAnswer>>, ApiError> {
+pub async fn list(
+    request: CollectionRequest,
+) -> Result<Negotiated<Page<PersonResponse>>, ApiError> {
     let library = request.library().await?;
     let cursor = Cursor::read(&request)?;
     request
@@ -123,7 +125,7 @@ pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<PersonAn
         .await?;
     let store = &request.state.libraries.store;
     let listed = store.people(key(&library), cursor.wanted()).await?;
-    let page = cursor.page(listed, |person| person.id, PersonAnswer::from);
+    let page = cursor.page(listed, |person| person.id, PersonResponse::from);
     request.small(&page)
 }
 
@@ -137,14 +139,14 @@ pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<PersonAn
     ),
     responses(LibraryFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Negotiated<PersonAnswer>, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<PersonResponse>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
     request
         .record_read("read_person", id, json!({"collection": library.id}))
         .await?;
     let person = person_of(&request, &library, id).await?;
-    request.small(&PersonAnswer::from(person))
+    request.small(&PersonResponse::from(person))
 }
 
 async fn person_of(
@@ -171,7 +173,7 @@ async fn person_of(
 pub async fn rename(
     request: CollectionRequest,
     body: Result<JsonObject<PersonName>, ApiError>,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Negotiated<PersonResponse>, ApiError> {
     let library = request.library().await?;
     let person = request.member()?;
     let JsonObject(PersonName { name }) = body?;
@@ -188,10 +190,10 @@ async fn change(
     library: &Collection,
     decision: Decision,
     person: Uuid,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Negotiated<PersonResponse>, ApiError> {
     decide(request, library, &decision).await?;
     let person = person_of(request, library, person).await?;
-    request.small(&PersonAnswer::from(person))
+    request.small(&PersonResponse::from(person))
 }
 
 async fn decide(
@@ -235,7 +237,7 @@ pub async fn erase(request: CollectionRequest) -> Result<Deletion, ApiError> {
 pub async fn merge(
     request: CollectionRequest,
     body: Result<JsonObject<PeopleMerge>, ApiError>,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Negotiated<PersonResponse>, ApiError> {
     let library = request.library().await?;
     let JsonObject(PeopleMerge { into, people }) = body?;
     check_members("people", &people)?;
@@ -263,7 +265,7 @@ pub async fn merge(
 pub async fn split(
     request: CollectionRequest,
     body: Result<JsonObject<PersonSplit>, ApiError>,
-) -> Result<Negotiated<PersonAnswer>, ApiError> {
+) -> Result<Negotiated<PersonResponse>, ApiError> {
     let library = request.library().await?;
     let person = request.member()?;
     let JsonObject(PersonSplit { faces }) = body?;

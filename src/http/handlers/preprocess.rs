@@ -107,9 +107,9 @@ impl InFile for PreprocessResponse {
 
 /// Makes a tensor of images: resized, normalized, in one batch.
 ///
-/// Without an `Accept` header the answer is a NumPy file. The header `x-facescan-index` then has the index of the image
-/// of each row, and `x-facescan-errors` has the failed images as `index:code`. JSON and msgpack answers contain the
-/// same data. A `multipart/mixed` answer has a NumPy file or an error for each image.
+/// Without an `Accept` header the response is a NumPy file. The header `x-facescan-index` then has the index of the image
+/// of each row, and `x-facescan-errors` has the failed images as `index:code`. JSON and msgpack responses contain the
+/// same data. A `multipart/mixed` response has a NumPy file or an error for each image.
 #[utoipa::path(
     post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
     security(("key" = ["infer"])),

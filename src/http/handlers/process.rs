@@ -30,7 +30,7 @@ impl InFile for Response<ProcessResult> {
 
 /// Applies a list of operations to images, such as crop, resize, blur, rotate and anonymize.
 ///
-/// With `Accept: image/*` or `application/x-npy` the answer is the image itself. The header `x-facescan-steps` then has
+/// With `Accept: image/*` or `application/x-npy` the response is the image itself. The header `x-facescan-steps` then has
 /// the reports of the operations. Masks are parts named `mask`, or `masks` in a body. They apply to all images of the
 /// request.
 #[utoipa::path(
@@ -49,7 +49,7 @@ pub async fn process(
         context,
         content: Images { images, masks, .. },
         mut options,
-        // Holds the reservations until the answer is written.
+        // Holds the reservations until the response is written.
         reservations: _reservations,
     } = request;
     let is_single = single_image::is_requested(accepted, images.len())?;

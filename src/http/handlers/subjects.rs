@@ -83,7 +83,7 @@ pub struct ConsentBody {
 /// A person in a collection.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Subject)]
-pub struct SubjectAnswer {
+pub struct SubjectResponse {
     id: Uuid,
     /// The caller's id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub struct SubjectAnswer {
     last_seen_at: OffsetDateTime,
 }
 
-impl Listed for SubjectAnswer {
+impl Listed for SubjectResponse {
     const DESCRIPTION: &'static str = "A page of subjects, oldest first.";
 }
 
@@ -150,7 +150,7 @@ impl From<ConsentBody> for Consent {
     }
 }
 
-impl From<Subject> for SubjectAnswer {
+impl From<Subject> for SubjectResponse {
     fn from(subject: Subject) -> Self {
         let details = subject.details;
         Self {
@@ -180,7 +180,7 @@ impl From<Subject> for SubjectAnswer {
 pub async fn create(
     request: CollectionRequest,
     body: Result<JsonObject<SubjectBody>, ApiError>,
-) -> Result<Created<SubjectAnswer>, ApiError> {
+) -> Result<Created<SubjectResponse>, ApiError> {
     let collection = request.collection().await?;
     if collection.kind == CollectionKind::Library {
         return Err(RecognitionError::IsLibrary(collection.id).into());
@@ -207,7 +207,7 @@ pub async fn create(
         Written::Taken => return Err(RecognitionError::ExternalIdTaken.into()),
         Written::NotFound => return Err(RecognitionError::NoCollection(collection.id).into()),
     }
-    request.small(&SubjectAnswer::from(subject)).map(Created)
+    request.small(&SubjectResponse::from(subject)).map(Created)
 }
 
 /// Lists the subjects of a collection.
@@ -217,7 +217,9 @@ pub async fn create(
     params(("id" = Uuid, Path, description = "The id of the collection"), SubjectQuery),
     responses(StoredFailures)
 )]
-pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<SubjectAnswer>>, ApiError> {
+pub async fn list(
+    request: CollectionRequest,
+) -> Result<Negotiated<Page<SubjectResponse>>, ApiError> {
     let collection = request.collection().await?;
     let query: SubjectQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
@@ -231,7 +233,7 @@ pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<SubjectA
     let listed = store
         .list_subjects(key(&collection), external_id, cursor.wanted())
         .await?;
-    let page = cursor.page(listed, |subject| subject.id, SubjectAnswer::from);
+    let page = cursor.page(listed, |subject| subject.id, SubjectResponse::from);
     // A page can have megabytes of metadata.
     request.large(page).await
 }
@@ -246,13 +248,13 @@ pub async fn list(request: CollectionRequest) -> Result<Negotiated<Page<SubjectA
     ),
     responses(StoredFailures)
 )]
-pub async fn read(request: CollectionRequest) -> Result<Negotiated<SubjectAnswer>, ApiError> {
+pub async fn read(request: CollectionRequest) -> Result<Negotiated<SubjectResponse>, ApiError> {
     let details = json!({"collection": request.id});
     request
         .record_read("read_subject", request.member()?, details)
         .await?;
     let subject = subject_of(&request).await?;
-    request.small(&SubjectAnswer::from(subject))
+    request.small(&SubjectResponse::from(subject))
 }
 
 async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
@@ -280,7 +282,7 @@ async fn subject_of(request: &CollectionRequest) -> Result<Subject, ApiError> {
 pub async fn change(
     request: CollectionRequest,
     body: Result<JsonObject<SubjectBody>, ApiError>,
-) -> Result<Negotiated<SubjectAnswer>, ApiError> {
+) -> Result<Negotiated<SubjectResponse>, ApiError> {
     let collection = request.collection().await?;
     let id = request.member()?;
     let JsonObject(body) = body?;
@@ -296,7 +298,7 @@ pub async fn change(
         .change_subject(subject, &change, now, event)
         .await?
     {
-        Changed::Done(subject) => request.small(&SubjectAnswer::from(subject)),
+        Changed::Done(subject) => request.small(&SubjectResponse::from(subject)),
         Changed::Taken => Err(RecognitionError::ExternalIdTaken.into()),
         Changed::NotFound => Err(RecognitionError::NoSubject(id).into()),
     }

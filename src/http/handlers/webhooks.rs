@@ -34,12 +34,12 @@ pub struct WebhookBody {
 /// A webhook.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Webhook)]
-pub struct WebhookAnswer {
+pub struct WebhookResponse {
     /// The id.
     id: Uuid,
     /// The address.
     url: String,
-    /// The secret. Only the answers that create the webhook or rotate its secret have it.
+    /// The secret. Only the responses that create the webhook or rotate its secret have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// The time when it was created.
@@ -89,17 +89,17 @@ pub enum WebhookState {
 /// The webhooks of the tenant.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Webhooks)]
-pub struct WebhooksAnswer {
+pub struct WebhooksResponse {
     /// The webhooks, oldest first.
-    results: Vec<WebhookAnswer>,
+    results: Vec<WebhookResponse>,
     /// The hosts that did not take the last message of a webhook of one batch: at most 100, those first that failed last.
-    failing_hosts: Vec<FailingHostAnswer>,
+    failing_hosts: Vec<FailingHostResponse>,
 }
 
 /// A host that did not take the last message of a webhook of one batch.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailingHost)]
-pub struct FailingHostAnswer {
+pub struct FailingHostResponse {
     /// The host and the port.
     host: String,
     /// `disabled` if the host failed for a day. Until `disabled_until`, nothing is sent to webhooks of one batch there.
@@ -122,7 +122,7 @@ pub struct FailingHostAnswer {
     disabled_until: Option<OffsetDateTime>,
 }
 
-impl FailingHostAnswer {
+impl FailingHostResponse {
     fn new(failing: WebhookHost, now: OffsetDateTime) -> Self {
         let disabled_until = failing.off_until.filter(|until| *until > now);
         Self {
@@ -140,7 +140,7 @@ impl FailingHostAnswer {
     }
 }
 
-impl From<Webhook> for WebhookAnswer {
+impl From<Webhook> for WebhookResponse {
     fn from(webhook: Webhook) -> Self {
         let health = webhook.health;
         Self {
@@ -161,7 +161,7 @@ impl From<Webhook> for WebhookAnswer {
     }
 }
 
-impl WebhookAnswer {
+impl WebhookResponse {
     /// Shows the secret, too.
     fn with_secret(webhook: Webhook) -> Self {
         let secret = shown_secret(&webhook).to_owned();
@@ -185,13 +185,13 @@ impl WebhookAnswer {
 pub async fn create(
     request: ApiRequest,
     body: Result<JsonObject<WebhookBody>, ApiError>,
-) -> Result<Created<WebhookAnswer>, ApiError> {
+) -> Result<Created<WebhookResponse>, ApiError> {
     let JsonObject(body) = body?;
     let content = (body.url.as_str(), body.secret.as_deref());
     let batches = &request.state.batches;
     let webhook = batches.create_webhook(&request.context, content).await?;
-    let answer = WebhookAnswer::with_secret(webhook);
-    request.small(&answer).map(Created)
+    let response = WebhookResponse::with_secret(webhook);
+    request.small(&response).map(Created)
 }
 
 /// Lists the webhooks that are told about every batch, and the hosts that fail for those of one batch.
@@ -200,20 +200,20 @@ pub async fn create(
     security(("key" = ["batch"])),
     responses(ServiceFailures)
 )]
-pub async fn list(request: ApiRequest) -> Result<Negotiated<WebhooksAnswer>, ApiError> {
+pub async fn list(request: ApiRequest) -> Result<Negotiated<WebhooksResponse>, ApiError> {
     let batches = &request.state.batches;
     let (webhooks, tenant) = (&batches.store, request.tenant());
     let listed = webhooks.list_webhooks(tenant).await?;
     let failing = webhooks.list_webhook_hosts(tenant, MAX_HOSTS).await?;
     let now = batches.clock().now();
-    let answer = WebhooksAnswer {
-        results: listed.into_iter().map(WebhookAnswer::from).collect(),
+    let response = WebhooksResponse {
+        results: listed.into_iter().map(WebhookResponse::from).collect(),
         failing_hosts: failing
             .into_iter()
-            .map(|host| FailingHostAnswer::new(host, now))
+            .map(|host| FailingHostResponse::new(host, now))
             .collect(),
     };
-    request.small(&answer)
+    request.small(&response)
 }
 
 /// Deletes a webhook with its messages.
@@ -238,25 +238,25 @@ pub async fn delete(request: StoredRequest) -> Result<NoContent, ApiError> {
     params(("id" = Uuid, Path, description = "The id of the webhook")),
     responses(StoredFailures)
 )]
-pub async fn enable(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
+pub async fn enable(request: StoredRequest) -> Result<Negotiated<WebhookResponse>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches.enable_webhook(&request.context, request.id).await?;
-    request.small(&WebhookAnswer::from(webhook))
+    request.small(&WebhookResponse::from(webhook))
 }
 
 /// Replaces the secret of a webhook.
 ///
-/// The answer is the only place that shows the new secret. For a day, messages have a signature of each of the two secrets.
+/// The response is the only place that shows the new secret. For a day, messages have a signature of each of the two secrets.
 #[utoipa::path(
     post, path = "/webhooks/{id}/rotate-secret", operation_id = "rotate_webhook_secret", tag = "batches",
     security(("key" = ["batch"])),
     params(("id" = Uuid, Path, description = "The id of the webhook")),
     responses(StoredFailures)
 )]
-pub async fn rotate(request: StoredRequest) -> Result<Negotiated<WebhookAnswer>, ApiError> {
+pub async fn rotate(request: StoredRequest) -> Result<Negotiated<WebhookResponse>, ApiError> {
     let batches = &request.state.batches;
     let webhook = batches
         .rotate_webhook_secret(&request.context, request.id)
         .await?;
-    request.small(&WebhookAnswer::with_secret(webhook))
+    request.small(&WebhookResponse::with_secret(webhook))
 }

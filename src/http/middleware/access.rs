@@ -12,7 +12,7 @@ use axum::{
 use facescan_audit::refusals::{RefusalKind, RefusedRequest};
 use facescan_config::scope::Scope;
 use facescan_pipeline::{
-    admission::{AdmissionError, RequestPermit, answer_reservation::AnswerReservation},
+    admission::{AdmissionError, RequestPermit, response_reservation::ResponseReservation},
     context::{Principal, RequestContext, RequestId},
 };
 use facescan_telemetry::metrics::labels::Refusal;
@@ -77,7 +77,7 @@ pub async fn authorize(
                         context.span.record("key", &**key);
                     }
                     context.principal = principal;
-                    context.answer.clone_from(&new.answer);
+                    context.response.clone_from(&new.response);
                 }
                 admitted = new;
             }
@@ -98,12 +98,12 @@ pub async fn authorize(
 #[derive(Default)]
 struct Admitted {
     permit: Option<RequestPermit>,
-    answer: Option<AnswerReservation>,
+    response: Option<ResponseReservation>,
     limits: Option<RateLimitState>,
 }
 
 impl Admitted {
-    /// Lets a request in, with memory for its answer. Figures are needed most when the server is full, so they need neither.
+    /// Lets a request in, with memory for its response. Figures are needed most when the server is full, so they need neither.
     ///
     /// Returns the response to a request that is refused.
     fn new(
@@ -115,10 +115,10 @@ impl Admitted {
         let mut admitted = Self::default();
         if !matches!(requirement, Requirement::Scope(Scope::Metrics)) {
             let entered = enter(state, &principal.tenant);
-            let (permit, answer) =
+            let (permit, response) =
                 entered.map_err(|full| Box::new(ApiError::from(full).into_response()))?;
             admitted.permit = Some(permit);
-            admitted.answer = Some(answer);
+            admitted.response = Some(response);
         }
         let stated = stated_length(request.headers());
         let taken = state.rate_limits.take(principal, stated.unwrap_or(0));
@@ -127,11 +127,11 @@ impl Admitted {
     }
 
     /// Adds the limits to a response. The client may take its time to read it: the request no longer counts then, and the
-    /// answer has memory of its own.
+    /// response has memory of its own.
     fn finish(self, mut response: Response) -> Response {
         drop(self.permit);
-        if let Some(answer) = self.answer {
-            response = unread::hold(response, answer);
+        if let Some(reservation) = self.response {
+            response = unread::hold(response, reservation);
         }
         if let Some(limits) = self.limits {
             for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
@@ -144,13 +144,13 @@ impl Admitted {
     }
 }
 
-/// Lets a request of a tenant in, with memory for its answer.
+/// Lets a request of a tenant in, with memory for its response.
 fn enter(
     state: &AppState,
     tenant: &Arc<str>,
-) -> Result<(RequestPermit, AnswerReservation), AdmissionError> {
+) -> Result<(RequestPermit, ResponseReservation), AdmissionError> {
     let permit = state.admission.try_enter(tenant)?;
-    Ok((permit, state.admission.try_reserve_answer(tenant)?))
+    Ok((permit, state.admission.try_reserve_response(tenant)?))
 }
 
 /// What the audit trail needs of a request if it is refused.
@@ -190,7 +190,7 @@ impl Seen {
     }
 }
 
-/// Returns the answer to a request beyond a limit, with the header that names the limit and the seconds to wait.
+/// Returns the response to a request beyond a limit, with the header that names the limit and the seconds to wait.
 fn rate_limited(state: &AppState, error: AccessError) -> Response {
     state.metrics.refused(Refusal::RateLimit);
     let left = match &error {

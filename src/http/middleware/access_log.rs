@@ -9,10 +9,10 @@ use axum::{
 
 use crate::http::{AppState, respond::milliseconds};
 
-/// The time from the request head to the answer, in milliseconds.
+/// The time from the request head to the response, in milliseconds.
 pub const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
 
-/// Counts, measures and logs a request when its answer is ready.
+/// Counts, measures and logs a request when its response is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request

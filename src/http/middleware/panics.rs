@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::http::error::ApiError;
 
 /// Turns a caught panic into an internal error.
-pub fn answer(payload: Box<dyn Any + Send + 'static>) -> Response {
+pub fn response(payload: Box<dyn Any + Send + 'static>) -> Response {
     let message = payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -260,7 +260,7 @@ pub struct CallerVector {
     /// The values, or little-endian 32-bit floats in base64. They need not have length 1, but they are not all 0.
     #[schema(schema_with = vector)]
     embedding: (),
-    /// The vector space of the vector, as answers of `/embed` have it.
+    /// The vector space of the vector, as responses of `/embed` have it.
     #[schema(min_length = 1, max_length = 64, pattern = "^[^\\x00]*$")]
     vector_space: String,
 }

@@ -29,13 +29,13 @@ const HEADER: &str = "key_header";
 /// The tag of the operations that answer with a scan.
 const SCAN: &str = "scan";
 
-/// The ids in the answer of a scan: the operation that takes the id, and its path in the answer.
+/// The ids in the response of a scan: the operation that takes the id, and its path in the response.
 const SCAN_LINKS: [(&str, &str); 2] = [
     ("read_image", "/results/0/image_id"),
     ("read_face", "/results/0/faces/0/face_id"),
 ];
 
-/// The ids in other answers: the operation that returns the id, the operation that takes it, and its path in the answer.
+/// The ids in other responses: the operation that returns the id, the operation that takes it, and its path in the response.
 const LINKS: [(&str, &str, &str); 3] = [
     ("list_images", "read_image", "/results/0/id"),
     ("read_image", "read_face", "/scans/0/faces/0/id"),
@@ -45,7 +45,7 @@ const LINKS: [(&str, &str, &str); 3] = [
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// Returns the document with all forms of each body, with ranges for the options in the query, and with links from
-/// answers to other operations.
+/// responses to other operations.
 pub fn complete(mut document: OpenApi) -> OpenApi {
     let Some(components) = &mut document.components else {
         return document;
@@ -361,7 +361,7 @@ fn without_null(schema: &RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// Links the answer of an operation to the operations that take its ids.
+/// Links the response of an operation to the operations that take its ids.
 fn add_links(operation: &mut Operation) {
     let id = operation.operation_id.as_deref().unwrap_or_default();
     let tags = operation.tags.as_deref().unwrap_or_default();
@@ -369,7 +369,7 @@ fn add_links(operation: &mut Operation) {
     let of_scan = SCAN_LINKS.iter().filter(|_| is_scan).copied();
     let others = LINKS.iter().filter(|(from, _, _)| *from == id);
     let links = of_scan.chain(others.map(|(_, to, place)| (*to, *place)));
-    let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else {
+    let Some(RefOr::T(response)) = operation.responses.responses.get_mut("200") else {
         return;
     };
     for (to, place) in links {
@@ -377,7 +377,7 @@ fn add_links(operation: &mut Operation) {
             .operation_id(to)
             .parameter("id", format!("$response.body#{place}"))
             .build();
-        answer.links.insert(to.to_owned(), RefOr::T(link));
+        response.links.insert(to.to_owned(), RefOr::T(link));
     }
 }
 

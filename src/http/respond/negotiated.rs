@@ -108,7 +108,7 @@ impl<T: Serialize + Send + 'static> Negotiated<T> {
         accepted: Accepted,
         body: T,
     ) -> Result<Self, ApiError> {
-        let mut reserved = ReservedBody::new(context.answer.clone());
+        let mut reserved = ReservedBody::new(context.response.clone());
         let written = on_own_thread(move || {
             let written = write(accepted, &body, &mut reserved);
             reserved.finish(written)

@@ -1,27 +1,27 @@
-//! The body of an answer that takes its memory from that of the request.
+//! The body of a response that takes its memory from that of the request.
 
 use std::io::{self, Write};
 
-use facescan_pipeline::admission::{AdmissionError, answer_reservation::AnswerReservation};
+use facescan_pipeline::admission::{AdmissionError, response_reservation::ResponseReservation};
 
 use crate::http::error::ApiError;
 
 /// The least that is reserved at a time.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// Collects an answer. Reserves memory before it grows.
+/// Collects a response. Reserves memory before it grows.
 pub(super) struct ReservedBody {
     body: Vec<u8>,
-    answer: Option<AnswerReservation>,
+    response: Option<ResponseReservation>,
     refused: Option<AdmissionError>,
 }
 
 impl ReservedBody {
     /// Creates an empty body. Without a reservation it has no limit.
-    pub fn new(answer: Option<AnswerReservation>) -> Self {
+    pub fn new(response: Option<ResponseReservation>) -> Self {
         Self {
             body: Vec::new(),
-            answer,
+            response,
             refused: None,
         }
     }
@@ -44,8 +44,8 @@ impl ReservedBody {
         }
         // A quarter more, so that a long body is not moved often and little of it is spare.
         let more = bytes.max(LEAST_BYTES).max(self.body.len() / 4);
-        if let Some(answer) = &self.answer
-            && let Err(full) = answer.add(more)
+        if let Some(response) = &self.response
+            && let Err(full) = response.add(more)
         {
             self.refused = Some(full);
             return Err(io::Error::other(full));
@@ -88,9 +88,9 @@ mod tests {
         let clock: Arc<dyn facescan_clock::Clock> = Arc::new(SystemClock::start());
         let admission = Admission::new(budgets, Metrics::default(), &clock);
         let tenant: Arc<str> = "one".into();
-        let answer = admission.try_reserve_answer(&tenant).unwrap();
+        let response = admission.try_reserve_response(&tenant).unwrap();
         let _others = admission.try_reserve_body(&tenant, 512 << 10).unwrap();
-        let mut body = ReservedBody::new(Some(answer.clone()));
+        let mut body = ReservedBody::new(Some(response.clone()));
         let part = [0; 1000];
         let refused = std::iter::repeat_with(|| body.write_all(&part))
             .take(2000)

@@ -1,4 +1,4 @@
-//! How slowly a client may read its answer.
+//! How slowly a client may read its response.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub struct ReadingLimit {
     /// The time that a client may owe.
     pub grace: Duration,
-    /// The lowest rate of an answer. A client owes the time that it takes beyond this rate. 0 means that only silence counts.
+    /// The lowest rate of a response. A client owes the time that it takes beyond this rate. 0 means that only silence counts.
     pub bytes_per_s: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Resets HTTP/2 streams whose client reads the answer too slowly.
+//! Resets HTTP/2 streams whose client reads the response too slowly.
 //!
 //! The write timeout of a connection does not see such a client: without a window nothing is written, and the client still
-//! answers pings. Its answers would stay in memory.
+//! answers pings. Its responses would stay in memory.
 
 use std::{
     pin::Pin,
@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::pace::{Pace, ReadingLimit};
 
-/// The largest part of an answer that HTTP/2 gets at a time. It keeps a part in memory until the client reads it, also after
-/// the answer has ended.
+/// The largest part of a response that HTTP/2 gets at a time. It keeps a part in memory until the client reads it, also after
+/// the response has ended.
 const PART_BYTES: usize = 16 << 10;
 
 tokio::task_local! {
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// How an answer waits for its client.
+/// How a response waits for its client.
 struct Stream {
     pace: Mutex<Pace>,
 }
@@ -89,14 +89,14 @@ impl Stream {
     }
 }
 
-/// Watches the answer of an HTTP/2 stream. Returns other answers as they are.
-pub(super) fn watch(answer: Response) -> Response {
+/// Watches the response of an HTTP/2 stream. Returns other responses as they are.
+pub(super) fn watch(response: Response) -> Response {
     let Ok(stream) = STREAM.try_with(Arc::clone) else {
-        return answer;
+        return response;
     };
     // Without a window, HTTP/2 does not ask for the first part.
     stream.pace().wait(Instant::now());
-    answer.map(|body| {
+    response.map(|body| {
         Body::new(Watched {
             body,
             rest: Bytes::new(),
@@ -106,7 +106,7 @@ pub(super) fn watch(answer: Response) -> Response {
     })
 }
 
-/// The body of an answer, in parts.
+/// The body of a response, in parts.
 struct Watched {
     body: Body,
     /// The part of the last frame that HTTP/2 has not got yet.

@@ -1,7 +1,7 @@
 //! The connections that are open at a time.
 //!
 //! If all slots are taken, the connection that has waited the longest for its client makes room. So whoever opens connections
-//! and sends no request, or an unfinished one, or does not read the answer, keeps nobody out. A connection with a request in
+//! and sends no request, or an unfinished one, or does not read the response, keeps nobody out. A connection with a request in
 //! work is never closed for another.
 
 use std::{
@@ -48,7 +48,7 @@ struct Work {
     turn: u64,
 }
 
-/// A request of a connection. It is in work while its answer, or the next part of it, is computed, and not while the client
+/// A request of a connection. It is in work while its response, or the next part of it, is computed, and not while the client
 /// reads.
 struct Request {
     connection: Arc<OpenConnection>,
@@ -122,20 +122,20 @@ impl OpenConnection {
         self.makes_room.cancelled().await;
     }
 
-    /// Computes the answer to a request. The connection has work meanwhile.
-    pub(super) async fn answer<E>(
+    /// Computes the response to a request. The connection has work meanwhile.
+    pub(super) async fn response<E>(
         self: Arc<Self>,
-        answer: impl Future<Output = Result<Response, E>>,
+        response: impl Future<Output = Result<Response, E>>,
     ) -> Result<Response, E> {
         let mut request = Request {
             connection: self,
             is_in_work: false,
         };
         request.set_in_work(true);
-        let answer = answer.await?;
+        let response = response.await?;
         // A client without a window does not take the first part.
         request.set_in_work(false);
-        Ok(answer.map(|body| {
+        Ok(response.map(|body| {
             wrap(body, move |body, context| {
                 let frame = body.poll_frame(context);
                 request.set_in_work(frame.is_pending());

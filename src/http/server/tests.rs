@@ -12,14 +12,14 @@ use super::*;
 async fn a_client_that_connected_before_the_stop_gets_its_answer() {
     // The connection waits in the listener, and its request arrives after the stop.
     let (listener, mut client) = connected().await;
-    let router = Router::new().route("/", get(|| async { "the answer" }));
+    let router = Router::new().route("/", get(|| async { "the response" }));
     let server = tokio::spawn(serve(listener, router, options(8), async {}));
     ask(&mut client, "/").await;
     let mut answer = String::new();
     client.read_to_string(&mut answer).await.unwrap();
     server.await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.ends_with("the answer"), "{answer}");
+    assert!(answer.ends_with("the response"), "{answer}");
 }
 
 /// Returns a listener, and a client whose connection waits in it.
@@ -125,7 +125,7 @@ async fn start(max_connections: usize) -> (SocketAddr, Arc<Slow>) {
         "late"
     };
     let router = Router::new()
-        .route("/", get(|| async { "the answer" }))
+        .route("/", get(|| async { "the response" }))
         .route("/large", get(|| async { vec![0_u8; 64 << 20] }))
         .route("/slow", get(handler));
     let options = options(max_connections);
@@ -138,7 +138,7 @@ async fn ask(client: &mut TcpStream, path: &str) {
     client.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Returns the answer to a request whose answer ends with these bytes.
+/// Returns the response to a request whose response ends with these bytes.
 async fn answer_with(client: &mut TcpStream, end: &str) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(end.as_bytes()) {
@@ -150,7 +150,7 @@ async fn answer_with(client: &mut TcpStream, end: &str) -> String {
 
 async fn ask_and_get(client: &mut TcpStream) {
     ask(client, "/").await;
-    answer_with(client, "the answer").await;
+    answer_with(client, "the response").await;
 }
 
 async fn is_closed(client: &mut TcpStream) -> bool {
@@ -165,7 +165,7 @@ async fn the_connection_that_waits_the_longest_makes_room_for_a_new_one() {
     let mut unfinished = connect().await.unwrap();
     ask_and_get(&mut idle).await;
     unfinished.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    // The first one has waited since its answer, and the second one since it was opened.
+    // The first one has waited since its response, and the second one since it was opened.
     let mut new = connect().await.unwrap();
     ask_and_get(&mut new).await;
     assert!(is_closed(&mut unfinished).await);
@@ -201,7 +201,7 @@ async fn an_answer_that_is_not_read_makes_room() {
     let (address, _) = start(1).await;
     let mut unread = TcpStream::connect(address).await.unwrap();
     ask(&mut unread, "/large").await;
-    // It has the beginning of its answer, so nothing is left to do for it.
+    // It has the beginning of its response, so nothing is left to do for it.
     unread.read_exact(&mut [0; 9]).await.unwrap();
     let mut new = TcpStream::connect(address).await.unwrap();
     ask_and_get(&mut new).await;

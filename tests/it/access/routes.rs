@@ -95,7 +95,7 @@ async fn every_route_needs_its_scope() {
     }
 }
 
-/// Returns the code of an answer, if it is an error.
+/// Returns the code of a response, if it is an error.
 fn code(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     body["code"].as_str().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! What keeps faces out of collections and people out of answers.
+//! What keeps faces out of collections and people out of responses.
 
 use std::io::Cursor;
 
@@ -257,7 +257,7 @@ async fn consent_that_is_required_must_be_valid() {
     ok(&app, "POST", &uri, faces).await;
     let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
     assert_eq!(found(&answer), [id(&person)]);
-    // Withdrawn: the person is in no answer from now on.
+    // Withdrawn: the person is in no response from now on.
     ok(&app, "PATCH", &person, json!({"consent": null})).await;
     let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
     assert!(found(&answer).is_empty());

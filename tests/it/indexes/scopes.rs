@@ -1,4 +1,4 @@
-//! Random collections of several tenants and vector spaces, which share vectors: no answer has a face of another collection.
+//! Random collections of several tenants and vector spaces, which share vectors: no response has a face of another collection.
 
 use std::collections::HashSet;
 

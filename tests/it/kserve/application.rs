@@ -218,7 +218,7 @@ async fn requests_are_refused_while_the_remote_server_is_unavailable() {
     embed_two(&app).await;
 }
 
-/// Checks that a response contains neither the address of the remote server nor its answer.
+/// Checks that a response contains neither the address of the remote server nor its response.
 fn assert_discreet(reply: &crate::support::app::Reply, server: &WireServer) {
     let text = String::from_utf8_lossy(&reply.body);
     assert!(

@@ -1,4 +1,4 @@
-//! Collections: what may be in an answer, what an index is told, and what erasing removes.
+//! Collections: what may be in a response, what an index is told, and what erasing removes.
 
 mod expiry;
 

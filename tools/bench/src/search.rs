@@ -47,7 +47,7 @@ const THRESHOLD: f32 = 0.435;
 /// The most similar faces that a search asks for.
 const LIMIT: usize = 10;
 
-/// The searches at the same time whose answers are compared with all faces.
+/// The searches at the same time whose responses are compared with all faces.
 const RECALL_CLIENTS: usize = 8;
 
 /// The tenant of the faces.

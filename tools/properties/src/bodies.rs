@@ -29,7 +29,7 @@ const MSGPACK: &str = "application/msgpack";
 /// What a request contains, or the code of its error.
 type Outcome = Result<String, &'static str>;
 
-/// A form is images and options, or an error of the request. The answer does not depend on how the body arrives.
+/// A form is images and options, or an error of the request. The response does not depend on how the body arrives.
 pub fn multipart(body: &[u8]) {
     check_images(MULTIPART, body).ok();
     submissions::check(MULTIPART, body);
@@ -128,7 +128,7 @@ fn check_as<O: RequestOptions + Send + Debug>(content_type: &str, body: &[u8]) -
         let piecewise = read::<O>(state, content_type, in_pieces(body), body.len()).await;
         assert_eq!(
             at_once, piecewise,
-            "the answer depends on how the body arrives"
+            "the response depends on how the body arrives"
         );
         at_once
     })

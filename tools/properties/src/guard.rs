@@ -42,7 +42,7 @@ fn rules(change: impl FnOnce(&mut Urls)) -> Rules {
 }
 
 /// A URL that the guard accepts has an allowed scheme and host, no credentials, and no forbidden address in any spelling.
-/// Sixteen bytes are also an address, and an address has the same answer in every form.
+/// Sixteen bytes are also an address, and an address has the same response in every form.
 pub fn url_guard(input: &[u8]) {
     if let Some(bits) = input.first_chunk::<16>() {
         check_address(Ipv6Addr::from(*bits));
@@ -100,7 +100,7 @@ fn check_accepted(rules: &Rules, url: &Url) {
     );
 }
 
-/// The answer for an address does not depend on its form: IPv4, IPv4 in IPv6, NAT64 or 6to4.
+/// The response for an address does not depend on its form: IPv4, IPv4 in IPv6, NAT64 or 6to4.
 fn check_address(address: Ipv6Addr) {
     let [.., a, b, c, d] = address.octets();
     let inner = Ipv4Addr::new(a, b, c, d);

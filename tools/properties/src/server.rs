@@ -49,7 +49,7 @@ models:
     input: { width: 112, height: 112, channel_order: rgb, mean: [0, 0, 0], scale: [1, 1, 1] }
 ";
 
-/// The longest text of an error in an answer, in bytes.
+/// The longest text of an error in a response, in bytes.
 const MAX_TEXT: usize = 1200;
 
 struct Server {

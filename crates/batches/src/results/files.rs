@@ -1,4 +1,4 @@
-//! Results of operations that make files. A stored result has the hashes of its files, and an answer the files in base64.
+//! Results of operations that make files. A stored result has the hashes of its files, and a response the files in base64.
 
 use std::slice;
 

@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::entry::EntryError;
 
-/// The maximum number of refused entries that an answer lists.
+/// The maximum number of refused entries that a response lists.
 const MAX_LISTED: usize = 1000;
 
-/// The answer to a submission.
+/// The response to a submission.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = BatchReceipt)]
 pub struct Receipt {

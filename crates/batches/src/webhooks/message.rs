@@ -8,7 +8,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::signature::Signer;
-use crate::answer::BatchAnswer;
+use crate::response::BatchResponse;
 
 /// The headers of Standard Webhooks.
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -28,7 +28,7 @@ impl Message {
         let message = json!({
             "type": delivery.event.name(),
             "timestamp": facescan_clock::rfc3339::text(delivery.created_at),
-            "data": BatchAnswer::new(batch, now),
+            "data": BatchResponse::new(batch, now),
         });
         let body = Bytes::from(message.to_string());
         let id = delivery.id.to_string();

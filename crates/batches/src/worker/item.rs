@@ -31,7 +31,7 @@ use crate::{
     payloads::{ObjectKind, ObjectOwner, PayloadError},
 };
 
-/// Returns the code and the text of an error, as answers have them.
+/// Returns the code and the text of an error, as responses have them.
 pub type Describe = fn(ItemError) -> (&'static str, String);
 
 /// Why an item has no result, although its image was at hand.

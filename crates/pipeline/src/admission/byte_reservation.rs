@@ -1,4 +1,4 @@
-//! A part of the byte budget: that of a body, or of a large answer.
+//! A part of the byte budget: that of a body, or of a large response.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     error::AdmissionError,
 };
 
-/// The reservation of one body, or of one large answer. Dropping it releases the bytes.
+/// The reservation of one body, or of one large response. Dropping it releases the bytes.
 pub struct ByteReservation {
     pub(super) budget: Budget,
     pub(super) tenant: Arc<str>,

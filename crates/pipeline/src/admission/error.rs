@@ -8,12 +8,12 @@ use super::priority::Priority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum AdmissionError {
-    #[error("the server has reached its limit of bytes in request bodies and answers")]
+    #[error("the server has reached its limit of bytes in request bodies and responses")]
     Bytes,
     #[error(
-        "the server has reached its limit of answers that are not read; read the answers of earlier requests"
+        "the server has reached its limit of responses that are not read; read the responses of earlier requests"
     )]
-    Answers,
+    Responses,
     #[error("the server has reached its limit of requests")]
     Requests,
     #[error("the server has reached its limit of {} images", .0.name())]
@@ -28,7 +28,7 @@ impl AdmissionError {
         match self {
             Self::Requests => Refusal::Requests,
             Self::Bytes => Refusal::Bytes,
-            Self::Answers => Refusal::Answers,
+            Self::Responses => Refusal::Responses,
             Self::Images(Priority::Interactive) => Refusal::Interactive,
             Self::Images(Priority::Bulk) => Refusal::Bulk,
             Self::Fetches => Refusal::Fetches,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// A person waits for the answer.
+    /// A person waits for the response.
     Interactive,
     /// Work that runs when no interactive work waits.
     Bulk,

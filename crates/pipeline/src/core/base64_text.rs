@@ -1,4 +1,4 @@
-//! Bytes as base64 in an answer. They are encoded while the answer is written, so they are never in memory as a text beside it.
+//! Bytes as base64 in a response. They are encoded while the response is written, so they are never in memory as a text beside it.
 
 use std::fmt::{self, Display};
 

@@ -1,4 +1,4 @@
-//! The limit on the size of one answer.
+//! The limit on the size of one response.
 
 use std::sync::{
     Arc,
@@ -7,10 +7,10 @@ use std::sync::{
 
 use crate::core::error::PipelineError;
 
-/// The maximum number of bytes of tensors and images in one answer.
+/// The maximum number of bytes of tensors and images in one response.
 pub(crate) const MAX_BYTES: usize = 256 << 20;
 
-/// The bytes that are left for one answer. Clones share them. Without this limit, a small request could ask for many
+/// The bytes that are left for one response. Clones share them. Without this limit, a small request could ask for many
 /// large rows.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<AtomicUsize>);
@@ -25,7 +25,7 @@ impl Budget {
     /// Reserves bytes. Call this before the memory is allocated.
     ///
     /// # Errors
-    /// [`PipelineError::AnswerTooLarge`] if fewer bytes are left.
+    /// [`PipelineError::ResponseTooLarge`] if fewer bytes are left.
     pub fn take(&self, bytes: u64) -> Result<(), PipelineError> {
         let taken = self
             .0
@@ -34,7 +34,7 @@ impl Budget {
             });
         taken
             .map(drop)
-            .map_err(|_| PipelineError::AnswerTooLarge { limit: MAX_BYTES })
+            .map_err(|_| PipelineError::ResponseTooLarge { limit: MAX_BYTES })
     }
 }
 

@@ -48,9 +48,11 @@ pub enum PipelineError {
          operations, or blurs with smaller kernels"
     )]
     TooMuchWork { needed: u64, limit: u64 },
-    #[error("the answer would take more than {limit} bytes; ask for smaller images, or send fewer")]
-    AnswerTooLarge { limit: usize },
-    /// The memory for answers is used up.
+    #[error(
+        "the response would take more than {limit} bytes; ask for smaller images, or send fewer"
+    )]
+    ResponseTooLarge { limit: usize },
+    /// The memory for responses is used up.
     #[error(transparent)]
     Overloaded(#[from] AdmissionError),
     /// The request has `strict_device`, and the operation would run elsewhere.

@@ -27,7 +27,7 @@ pub(crate) fn detection(options: &DetectOptions) -> u64 {
     options.inputs().map(|input| side(input.side)).sum()
 }
 
-/// Returns the memory of a result and of the work that makes it. The budget of an answer refuses more before it is allocated.
+/// Returns the memory of a result and of the work that makes it. The budget of a response refuses more before it is allocated.
 pub(crate) fn result(bytes: u64) -> u64 {
     bytes.min(MAX_BYTES as u64)
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    admission::{answer_reservation::AnswerReservation, priority_semaphore::DecodePermit},
+    admission::{priority_semaphore::DecodePermit, response_reservation::ResponseReservation},
     context::RequestContext,
 };
 
@@ -76,8 +76,8 @@ pub struct ImageRun {
     /// The last run of each device task. An equal run is not recorded again.
     last: BTreeMap<&'static str, DeviceRun>,
     is_strict: bool,
-    /// The memory of the caller's answer. `None` if no caller waits for one.
-    answer: Option<AnswerReservation>,
+    /// The memory of the caller's response. `None` if no caller waits for one.
+    response: Option<ResponseReservation>,
     /// The work of the operations.
     pub(crate) work: WorkMeter,
     /// The right to hold the image decoded. `None` after the end, or if it was released before.
@@ -96,7 +96,7 @@ impl ImageRun {
         Self {
             permit: Some(permit),
             is_strict,
-            answer: context.answer.clone(),
+            response: context.response.clone(),
             work: WorkMeter::new(limit),
             ..Self::default()
         }
@@ -120,13 +120,13 @@ impl ImageRun {
         self.pixels += u64::from(image.width) * u64::from(image.height);
     }
 
-    /// Reserves the bytes of a result that stays in memory until the answer is read.
+    /// Reserves the bytes of a result that stays in memory until the response is read.
     ///
     /// # Errors
-    /// [`PipelineError::Overloaded`] if the caller's part of the memory for answers is used up.
+    /// [`PipelineError::Overloaded`] if the caller's part of the memory for responses is used up.
     pub(crate) fn keep(&self, bytes: usize) -> Result<(), PipelineError> {
-        match &self.answer {
-            Some(answer) => Ok(answer.add(bytes)?),
+        match &self.response {
+            Some(response) => Ok(response.add(bytes)?),
             None => Ok(()),
         }
     }

@@ -47,12 +47,12 @@ pub enum FetchError {
     BadRedirect,
     #[error("the url redirects more than {limit} times")]
     TooManyRedirects { limit: usize },
-    #[error("the answer of the url has more than {limit} bytes, the limit of one image")]
+    #[error("the response of the url has more than {limit} bytes, the limit of one image")]
     TooLarge { limit: u64 },
-    #[error("the answer of the url is compressed, although the request forbids it")]
+    #[error("the response of the url is compressed, although the request forbids it")]
     Encoded,
     #[error(
-        "the connection to the url's host ended before the answer was complete: try again later"
+        "the connection to the url's host ended before the response was complete: try again later"
     )]
     BrokeOff,
 }

@@ -170,7 +170,7 @@ impl Detector {
         } else {
             Letterbox::shrink(image, input)
         };
-        // A device runs rows of one shape together. Rows that fall back to the CPU have that shape, too, so that an answer
+        // A device runs rows of one shape together. Rows that fall back to the CPU have that shape, too, so that a response
         // does not depend on the device's state.
         let multiple = self.spec.input.size_multiple;
         let multiple = multiple.filter(|_| !self.engine.has_device());

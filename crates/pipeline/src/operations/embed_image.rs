@@ -26,7 +26,7 @@ use crate::{
 /// The options for embedding whole images, with every default filled in.
 #[derive(Clone, Debug)]
 pub struct ImageEmbeddingPlan {
-    /// The format of vectors in the answer.
+    /// The format of vectors in the response.
     pub embedding_format: EmbeddingFormat,
     /// How results are stored.
     pub storage: StorageOptions,

@@ -79,7 +79,7 @@ pub struct PreprocessPlan {
     pub dtype: Dtype,
     /// The options of the run. A strict run fails on another platform too.
     pub run: RunOptions,
-    /// The bytes that are left for the answer.
+    /// The bytes that are left for the response.
     pub budget: Budget,
 }
 

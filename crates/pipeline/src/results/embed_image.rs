@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::EmbeddingAnswer;
+use super::EmbeddingResponse;
 use crate::{
     core::{
         image_file::ImageInfo,
@@ -27,7 +27,7 @@ pub struct ImageEmbeddingResult {
     pub image: ImageInfo,
     /// The L2-normalized vector. Absent if the model's output has no direction.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub embedding: Option<EmbeddingAnswer>,
+    pub embedding: Option<EmbeddingResponse>,
     /// The length of the vector before normalization.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding_norm: Option<f32>,
@@ -42,7 +42,7 @@ impl ImageEmbeddingResult {
     pub fn new(embedded: Scan, plan: &ImageEmbeddingPlan) -> Self {
         let found = embedded.embedding.as_ref();
         let written =
-            |found: &Embedding| EmbeddingAnswer::new(&found.vector, plan.embedding_format);
+            |found: &Embedding| EmbeddingResponse::new(&found.vector, plan.embedding_format);
         Self {
             image_id: embedded.image_id,
             cached: embedded.cached,

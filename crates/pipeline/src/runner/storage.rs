@@ -226,7 +226,7 @@ impl<'a, P: Plan> Storage<'a, P> {
                     }
                     _ => tracing::warn!(
                         image_id = %kept_id,
-                        "this version cannot read a stored scan; the faces of the answer have no ids"
+                        "this version cannot read a stored scan; the faces of the response have no ids"
                     ),
                 }
             }

@@ -1,4 +1,4 @@
-//! The candidates of a search: as answers show them, and as a batch stores them.
+//! The candidates of a search: as responses show them, and as a batch stores them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,7 +26,7 @@ pub struct FoundCandidates {
     #[schema(example = "candidates_only")]
     decision: &'static str,
     /// The candidates, the most similar one first.
-    candidates: Vec<CandidateAnswer>,
+    candidates: Vec<CandidateResponse>,
     /// The cosine from which a face is a candidate.
     threshold: f32,
     /// The false accept rate of one comparison at the threshold. Null if the vector space has no calibration.
@@ -44,7 +44,7 @@ pub struct FoundCandidates {
 /// A subject or a face that may show the person.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Candidate)]
-pub struct CandidateAnswer {
+pub struct CandidateResponse {
     /// The place among the candidates, from 1.
     rank: usize,
     /// The subject. Absent in libraries.
@@ -68,7 +68,7 @@ pub struct CandidateAnswer {
     far: Option<FarEstimate>,
 }
 
-impl CandidateAnswer {
+impl CandidateResponse {
     fn new(rank: usize, candidate: Candidate) -> Self {
         let row = candidate.face.row;
         Self {
@@ -92,7 +92,7 @@ impl From<SearchResult> for FoundCandidates {
             search_id: result.id,
             decision: "candidates_only",
             candidates: candidates
-                .map(|(rank, candidate)| CandidateAnswer::new(rank, candidate))
+                .map(|(rank, candidate)| CandidateResponse::new(rank, candidate))
                 .collect(),
             threshold: result.threshold,
             expected_false_matches: result.far.as_ref().map(strangers),
@@ -145,7 +145,7 @@ impl From<SearchResult> for StoredSearch {
 }
 
 impl StoredSearch {
-    /// Returns the result with the candidates that may still be in an answer.
+    /// Returns the result with the candidates that may still be in a response.
     fn restored(self, live: &HashMap<u64, LiveRow>) -> SearchResult {
         let candidate = |stored: StoredCandidate| {
             let face = SimilarFace {

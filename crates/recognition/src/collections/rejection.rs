@@ -38,7 +38,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Returns the name in answers.
+    /// Returns the name in responses.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoFace => "no_face",

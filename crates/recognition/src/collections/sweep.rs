@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::Collections;
 
-/// The time between two sweeps. The index forgets the vectors of erased faces within this time.
+/// The time between two sweeps. The index clears the vectors of erased faces within this time.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// The subjects that one transaction deletes, so that other writers do not wait long.

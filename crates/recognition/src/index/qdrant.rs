@@ -153,7 +153,7 @@ impl FaceIndex for QdrantIndex {
         let collection = self.collection(wanted);
         for _ in 0..ATTEMPTS {
             if collection.catch_up(wanted).await?.is_none() {
-                // It was erased, so no row may be in an answer.
+                // It was erased, so no row may be in a response.
                 return Ok(Proposals {
                     rows: vec![Vec::new(); query.vectors.len()],
                     ..Proposals::default()

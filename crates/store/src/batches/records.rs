@@ -114,7 +114,7 @@ pub struct Batch {
     pub state: BatchState,
     /// The digest of the request. `None` until the whole request has arrived.
     pub request_digest: Option<[u8; 32]>,
-    /// The answer to the request, which a repeated request gets too. Lists of batches leave it out.
+    /// The response to the request, which a repeated request gets too. Lists of batches leave it out.
     pub receipt: Option<Value>,
     /// The number of entries of the request that were read, refused ones included.
     pub submitted: u64,
@@ -279,7 +279,7 @@ pub struct CompleteRequest {
     pub batch: Uuid,
     /// The digest of the whole request.
     pub digest: [u8; 32],
-    /// The answer to the request.
+    /// The response to the request.
     pub receipt: Value,
     /// Whether the batch accepts more items.
     pub stays_open: bool,

@@ -1,4 +1,4 @@
-//! What an index reads: vectors, changes, and the rows that may be in an answer.
+//! What an index reads: vectors, changes, and the rows that may be in a response.
 
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -45,7 +45,7 @@ const LIVE: &str = concat!(
 );
 
 impl Store {
-    /// Returns the rows that may be in an answer at the time `now`: those of this collection of this tenant, whose subject's
+    /// Returns the rows that may be in a response at the time `now`: those of this collection of this tenant, whose subject's
     /// time is not over and whose consent is valid where the collection requires one. The order is any.
     pub async fn live_rows(
         &self,
@@ -88,7 +88,7 @@ impl Store {
         })
     }
 
-    /// Returns rows of a collection after the row `after`, in order, whether or not they may be in an answer.
+    /// Returns rows of a collection after the row `after`, in order, whether or not they may be in a response.
     pub async fn index_rows(
         &self,
         collection: Uuid,

@@ -1,6 +1,6 @@
-//! Which enrolled faces may be in an answer.
+//! Which enrolled faces may be in a response.
 
-/// A condition that is true for subjects that may be in an answer at the time in a parameter. In the query, `s` is the
+/// A condition that is true for subjects that may be in a response at the time in a parameter. In the query, `s` is the
 /// subject and `c` is the collection.
 macro_rules! is_live {
     ($now:literal) => {

@@ -282,7 +282,7 @@ pub struct IndexRow {
     pub vector: Vec<f32>,
 }
 
-/// An enrolled face that may be in an answer.
+/// An enrolled face that may be in a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveRow {
     /// The row in the index.

@@ -126,7 +126,7 @@ impl Store {
     /// Deletes a face and its vector.
     ///
     /// In the other scans of the image, a face is the same face if the IoU of the two boxes is at least 0.5. A scan that loses
-    /// a face can no longer be returned from the cache. An answer therefore never contains a deleted face, and never omits
+    /// a face can no longer be returned from the cache. A response therefore never contains a deleted face, and never omits
     /// one without a new scan.
     pub async fn erase_face(
         &self,

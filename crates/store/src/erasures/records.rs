@@ -133,7 +133,7 @@ pub struct Erasure {
     pub target: String,
     /// When it was requested.
     pub requested_at: OffsetDateTime,
-    /// When everything was erased, so that no answer has it.
+    /// When everything was erased, so that no response has it.
     pub erased_at: Option<OffsetDateTime>,
     /// When the files of the database gave up the rows.
     pub purged_at: Option<OffsetDateTime>,

@@ -117,7 +117,7 @@ impl Record for ErasedCounts {
 impl Store {
     /// Writes the row of an erasure. Returns false, and writes nothing, if the tenant has no such row.
     ///
-    /// A collection is in no answer from here on.
+    /// A collection is in no response from here on.
     pub async fn begin_erasure(&self, new: &NewErasure) -> Result<bool, StoreError> {
         change!(self, "begin_erasure", |connection| {
             let find = match &new.target {

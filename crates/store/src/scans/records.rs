@@ -94,7 +94,7 @@ pub struct NewScan {
     pub source: Option<Source>,
     /// How it was made.
     pub record: ScanRecord,
-    /// The faces, in the order of the answer.
+    /// The faces, in the order of the response.
     pub faces: Vec<NewFace>,
 }
 
@@ -255,7 +255,7 @@ pub struct StoredScan {
     pub batch_id: Option<Uuid>,
     /// How it was made.
     pub record: ScanRecord,
-    /// The faces, in the order of the answer.
+    /// The faces, in the order of the response.
     pub faces: Vec<StoredFace>,
 }
 
@@ -277,7 +277,7 @@ pub struct StoredFace {
     pub scan_id: Uuid,
     /// The image that it is in.
     pub image_id: Uuid,
-    /// The index in the answer of the scan, from 0.
+    /// The index in the response of the scan, from 0.
     pub position: u32,
     /// The bounding box.
     pub bbox: BBox,

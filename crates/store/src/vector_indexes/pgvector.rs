@@ -97,7 +97,7 @@ impl VectorIndexes {
         })
     }
 
-    /// Returns the rows of a collection that are most similar to vectors, whether or not they may be in an answer.
+    /// Returns the rows of a collection that are most similar to vectors, whether or not they may be in a response.
     pub async fn nearest_rows(&self, search: NearestRows<'_>) -> Result<NearRows, StoreError> {
         snapshot!(self.store, "nearest_rows", |connection| nearest(
             connection, search

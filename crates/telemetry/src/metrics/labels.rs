@@ -30,10 +30,10 @@ label! {
         Interactive = "interactive",
         /// The budget of bulk images.
         Bulk = "bulk",
-        /// The byte budget of request bodies and large answers.
+        /// The byte budget of request bodies and large responses.
         Bytes = "bytes",
-        /// The budget of answers that are not read.
-        Answers = "answers",
+        /// The budget of responses that are not read.
+        Responses = "responses",
         /// The byte budget of fetched images.
         Fetches = "fetches",
         /// The limit of a key or a tenant.

@@ -134,7 +134,7 @@ pub fn begin(span: &Span, name: impl Display, kind: SpanKind, headers: Option<&H
     }
 }
 
-/// Records the status of the answer to a request.
+/// Records the status of the response to a request.
 pub fn record_status(span: &Span, status: u16) {
     span.set_attribute("http.response.status_code", i64::from(status));
     if status >= 500 {

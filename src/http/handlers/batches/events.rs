@@ -10,7 +10,7 @@ use axum::{
     },
 };
 use facescan_batches::{
-    answer::{BatchAnswer, CountsAnswer},
+    response::{BatchResponse, CountsResponse},
     watches::{BatchWatch, PERIOD, is_over},
 };
 use facescan_config::scope::Scope;
@@ -37,7 +37,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 #[derive(Debug, ToSchema)]
 #[schema(as = BatchEvent)]
 #[expect(dead_code, reason = "only describes the events")]
-pub struct EventAnswer {
+pub struct EventResponse {
     /// The name, `progress`.
     event: String,
     /// A text that changes with the state and with each count.
@@ -52,7 +52,7 @@ struct EventData {
     /// The state of the batch.
     state: &'static str,
     /// The number of items in each state.
-    counts: CountsAnswer,
+    counts: CountsResponse,
     /// The items that were finished in each second so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_per_s: Option<f64>,
@@ -82,7 +82,7 @@ impl IntoResponse for EventsResponse {
 impl Documented for EventsResponse {
     fn describe(description: &mut Description) {
         description.response(StatusCode::OK, "A stream of events");
-        description.more::<EventAnswer>(StatusCode::OK, &["text/event-stream"]);
+        description.more::<EventResponse>(StatusCode::OK, &["text/event-stream"]);
     }
 }
 
@@ -151,12 +151,12 @@ impl EventStream {
 
     fn event(&self, id: String, batch: &Batch) -> Option<Event> {
         let now = self.state.batches.clock().now();
-        let answer = BatchAnswer::new(batch.clone(), now);
+        let response = BatchResponse::new(batch.clone(), now);
         let data = EventData {
-            state: answer.state,
-            counts: answer.counts,
-            rate_per_s: answer.rate_per_s,
-            eta_s: answer.eta_s,
+            state: response.state,
+            counts: response.counts,
+            rate_per_s: response.rate_per_s,
+            eta_s: response.eta_s,
         };
         let event = Event::default().event("progress").id(id);
         event.json_data(data).ok()

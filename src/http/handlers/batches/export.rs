@@ -85,7 +85,9 @@ impl Export {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
         }
         let admission = &self.state.admission;
-        let turn = admission.large_answer(&self.context.principal.tenant).await;
+        let turn = admission
+            .large_response(&self.context.principal.tenant)
+            .await;
         let stored = query.load(&self.state, &self.batch, PAGE_SIZE).await;
         let written = on_own_thread(move || {
             let _turn = turn;

@@ -7,7 +7,7 @@ use axum::{
 use facescan_audit::AuditEvent;
 use facescan_batches::{
     error::BatchError,
-    results::{ItemAnswer, MAX_PAGE_BYTES, ResultFormat, StoredItems},
+    results::{ItemResponse, MAX_PAGE_BYTES, ResultFormat, StoredItems},
 };
 use facescan_config::EmbeddingFormat;
 use facescan_pipeline::admission::priority_semaphore::DecodePermit;
@@ -150,18 +150,18 @@ impl ItemsQuery {
 /// A page of items, in the order of the submission.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BatchItemPage)]
-pub struct ItemPageAnswer {
+pub struct ItemPageResponse {
     /// The items.
-    results: Vec<ItemAnswer>,
+    results: Vec<ItemResponse>,
     /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
-    /// Ends when the answer is written, even if its caller does not wait for it.
+    /// Ends when the response is written, even if its caller does not wait for it.
     #[serde(skip)]
     _turn: DecodePermit,
 }
 
-impl ItemPageAnswer {
+impl ItemPageResponse {
     fn new(stored: StoredItems, turn: DecodePermit) -> Self {
         let page = stored.into_page();
         Self {
@@ -175,7 +175,7 @@ impl ItemPageAnswer {
 /// The items of a batch.
 pub enum ItemsResponse {
     /// A page.
-    Page(Negotiated<ItemPageAnswer>),
+    Page(Negotiated<ItemPageResponse>),
     /// All items, one a line.
     Stream(Box<Export>),
 }
@@ -191,14 +191,14 @@ impl IntoResponse for ItemsResponse {
 
 impl Documented for ItemsResponse {
     fn describe(description: &mut Description) {
-        Negotiated::<ItemPageAnswer>::describe(description);
-        description.more::<ItemAnswer>(StatusCode::OK, &[NDJSON]);
+        Negotiated::<ItemPageResponse>::describe(description);
+        description.more::<ItemResponse>(StatusCode::OK, &[NDJSON]);
     }
 }
 
 /// Lists the items of a batch with their results.
 ///
-/// With `Accept: application/x-ndjson` the answer is a stream of all items from `after`, one a line.
+/// With `Accept: application/x-ndjson` the response is a stream of all items from `after`, one a line.
 #[utoipa::path(
     get, path = "/batches/{id}/items", operation_id = "list_batch_items", tag = "batches",
     security(("key" = ["batch"])),
@@ -220,10 +220,10 @@ pub async fn list(headers: HeaderMap, request: StoredRequest) -> Result<ItemsRes
     if let Some(export) = export {
         return Ok(ItemsResponse::Stream(Box::new(export)));
     }
-    let turn = request.large_answer().await;
+    let turn = request.large_response().await;
     let stored = query.load(&request.state, &batch, limit).await?;
-    let answer = on_own_thread(move || ItemPageAnswer::new(stored, turn)).await?;
-    let page = request.large(answer);
+    let response = on_own_thread(move || ItemPageResponse::new(stored, turn)).await?;
+    let page = request.large(response);
     page.await.map(ItemsResponse::Page)
 }
 

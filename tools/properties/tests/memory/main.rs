@@ -29,7 +29,7 @@ const BESIDE_BODY: usize = 5 << 20;
 const TIME_PER_MIB: Duration = Duration::from_millis(250);
 const TIME_BESIDE: Duration = Duration::from_secs(2);
 
-/// The longest time without an answer to another request, which a health check allows.
+/// The longest time without a response to another request, which a health check allows.
 const LONGEST_POLL: Duration = Duration::from_millis(200);
 
 const EDGE: &str = "multipart/form-data; boundary=edge";

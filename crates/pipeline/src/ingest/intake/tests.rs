@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use facescan_clock::SystemClock;
 
-/// Answers every URL with as many bytes as its path says. The semaphore, if any, holds the answers back.
+/// Answers every URL with as many bytes as its path says. The semaphore, if any, holds the responses back.
 #[derive(Default)]
 struct Fake {
     running: AtomicUsize,

@@ -1,4 +1,4 @@
-//! The faces of an image: the work on each face between detection and the answer, and its results.
+//! The faces of an image: the work on each face between detection and the response, and its results.
 //!
 //! The work on a face has two halves. `FaceWork::cut` is CPU work: it cuts the face out, measures it, and writes the
 //! rows of the models. `FaceWork::finish` waits for the rows.

@@ -39,7 +39,7 @@ async fn run_passes(collection: &LoadedCollection, pool: &CpuPool) {
             // Every search was queued after the collection was loaded, but a fault has unloaded it.
             None => Err(PoolError::Closed),
         };
-        // A request that was cancelled needs no answer.
+        // A request that was cancelled needs no response.
         match best {
             Ok(best) => {
                 for (reply, best) in replies.into_iter().zip(best) {

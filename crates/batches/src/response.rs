@@ -1,4 +1,4 @@
-//! Batches as answers and webhooks show them.
+//! Batches as responses and webhooks show them.
 
 use facescan_store::{Batch, BatchCounts, BatchState};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 /// A batch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Batch)]
-pub struct BatchAnswer {
+pub struct BatchResponse {
     /// The id.
     pub id: Uuid,
     /// The caller's name for it.
@@ -34,7 +34,7 @@ pub struct BatchAnswer {
     /// The number of items.
     pub accepted: u64,
     /// The number of items in each state.
-    pub counts: CountsAnswer,
+    pub counts: CountsResponse,
     /// The items that were finished in each second so far. Absent before the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
@@ -70,7 +70,7 @@ pub struct BatchAnswer {
 /// The number of items in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = BatchCounts)]
-pub struct CountsAnswer {
+pub struct CountsResponse {
     /// Items that wait for a worker.
     pub queued: u64,
     /// Items of chunks that a worker has.
@@ -87,7 +87,7 @@ pub struct CountsAnswer {
     pub cancelled: u64,
 }
 
-impl From<BatchCounts> for CountsAnswer {
+impl From<BatchCounts> for CountsResponse {
     fn from(counts: BatchCounts) -> Self {
         let BatchCounts {
             queued,
@@ -110,7 +110,7 @@ impl From<BatchCounts> for CountsAnswer {
     }
 }
 
-impl BatchAnswer {
+impl BatchResponse {
     /// Converts a batch. The rate is that up to `now`, or up to its end.
     pub fn new(batch: Batch, now: OffsetDateTime) -> Self {
         let counts = batch.counts;

@@ -1,4 +1,4 @@
-//! Converts stored items to answers.
+//! Converts stored items to responses.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub struct ResultFormat {
 /// One item of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = BatchItem)]
-pub struct ItemAnswer {
+pub struct ItemResponse {
     /// The index in the batch, from 0.
     pub index: u64,
     /// The caller's id.
@@ -44,16 +44,16 @@ pub struct ItemAnswer {
     pub attempts: u32,
     /// Whether the result was stored before, or was made for an equal image of the batch.
     pub cached: bool,
-    /// The result, as the operation's own answer has it. Absent if there is none, or if it was erased.
+    /// The result, as the operation's own response has it. Absent if there is none, or if it was erased.
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "with_values_of_json"
     )]
     #[schema(value_type = Option<Value>)]
-    pub result: Option<ResultAnswer>,
+    pub result: Option<ResultResponse>,
     /// The reason of an error. A queued item has the reason why its last attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ItemErrorAnswer>,
+    pub error: Option<ItemErrorResponse>,
     /// The caller's own data.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Value>)]
@@ -63,7 +63,7 @@ pub struct ItemAnswer {
 /// The error of an item.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = BatchItemError)]
-pub struct ItemErrorAnswer {
+pub struct ItemErrorResponse {
     /// The stable code.
     #[schema(example = "image_truncated")]
     pub code: String,
@@ -75,7 +75,7 @@ pub struct ItemErrorAnswer {
 #[derive(Debug)]
 pub struct ItemsPage {
     /// The items, in order.
-    pub items: Vec<ItemAnswer>,
+    pub items: Vec<ItemResponse>,
     /// The index to pass as `after` for the next page. `None` if this is the last page.
     pub next: Option<u64>,
 }
@@ -83,7 +83,7 @@ pub struct ItemsPage {
 /// The result of an item. It is written without a tree of JSON, which would take many times its bytes.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum ResultAnswer {
+pub enum ResultResponse {
     /// Faces.
     Scan(Box<ScanResult>),
     /// The vector of a whole image.
@@ -141,12 +141,12 @@ pub struct StoredItems {
 }
 
 impl StoredItems {
-    /// Converts the rows to answers. This is CPU work for vectors.
+    /// Converts the rows to responses. This is CPU work for vectors.
     pub fn into_page(mut self) -> ItemsPage {
         let items = std::mem::take(&mut self.items).into_iter();
         let items = items.map(|(item, stored)| {
             let result = stored.and_then(|stored| self.result(stored, item.cached));
-            answer(item, result)
+            response(item, result)
         });
         ItemsPage {
             items: items.collect(),
@@ -154,14 +154,14 @@ impl StoredItems {
         }
     }
 
-    fn result(&mut self, stored: StoredResult, cached: bool) -> Option<ResultAnswer> {
+    fn result(&mut self, stored: StoredResult, cached: bool) -> Option<ResultResponse> {
         match stored {
             StoredResult::Scan(id) => {
                 let found = self.scans.remove(&id)?;
                 scan_result(found, cached, &self.plan, self.format)
             }
-            StoredResult::Search(found) => Some(ResultAnswer::Search(found)),
-            StoredResult::Files(files) => Some(ResultAnswer::Files(files)),
+            StoredResult::Search(found) => Some(ResultResponse::Search(found)),
+            StoredResult::Files(files) => Some(ResultResponse::Files(files)),
         }
     }
 }
@@ -171,7 +171,7 @@ fn scan_result(
     cached: bool,
     plan: &BatchPlan,
     format: ResultFormat,
-) -> Option<ResultAnswer> {
+) -> Option<ResultResponse> {
     // `None` if another version wrote other fields.
     let mut scan = Scan::from_stored(found)?.result;
     scan.cached = cached;
@@ -186,28 +186,28 @@ fn scan_result(
             let mut plan = plan.as_ref().clone();
             plan.embedding_format = format.embedding_format.unwrap_or(plan.embedding_format);
             let result = ScanResult::new(scan, &plan);
-            Some(ResultAnswer::Scan(Box::new(result)))
+            Some(ResultResponse::Scan(Box::new(result)))
         }
         BatchPlan::ImageEmbedding(plan) => {
             let mut plan = plan.as_ref().clone();
             plan.embedding_format = format.embedding_format.unwrap_or(plan.embedding_format);
             let result = ImageEmbeddingResult::new(scan, &plan);
-            Some(ResultAnswer::Image(Box::new(result)))
+            Some(ResultResponse::Image(Box::new(result)))
         }
         BatchPlan::Enhance(_) | BatchPlan::Process(_) | BatchPlan::Search(_) => None,
     }
 }
 
-fn answer(item: Item, result: Option<ResultAnswer>) -> ItemAnswer {
+fn response(item: Item, result: Option<ResultResponse>) -> ItemResponse {
     let error = item.error;
-    ItemAnswer {
+    ItemResponse {
         index: item.position,
         id: item.id,
         state: item.state.name(),
         attempts: item.attempts,
         cached: item.cached,
         result,
-        error: error.map(|(code, detail)| ItemErrorAnswer { code, detail }),
+        error: error.map(|(code, detail)| ItemErrorResponse { code, detail }),
         metadata: item.metadata,
     }
 }

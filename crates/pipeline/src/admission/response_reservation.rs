@@ -1,4 +1,4 @@
-//! The memory of one answer, until the client has read it.
+//! The memory of one response, until the client has read it.
 
 use std::{
     fmt,
@@ -11,23 +11,23 @@ use super::{
     error::AdmissionError,
 };
 
-/// The memory that every request has for its answer. An answer of this size is never refused, because the work is done.
+/// The memory that every request has for its response. A response of this size is never refused, because the work is done.
 pub(crate) const SMALL_ANSWER_BYTES: usize = 64 << 10;
 
-/// The reservation of one answer. Clones share it, and dropping the last one releases the bytes.
+/// The reservation of one response. Clones share it, and dropping the last one releases the bytes.
 ///
-/// A small answer has a budget of its own. A larger one takes from the byte budget of request bodies, as it grows.
+/// A small response has a budget of its own. A larger one takes from the byte budget of request bodies, as it grows.
 #[derive(Clone)]
-pub struct AnswerReservation(Arc<Mutex<Held>>);
+pub struct ResponseReservation(Arc<Mutex<Held>>);
 
 struct Held {
-    /// The bytes that the answer takes so far.
+    /// The bytes that the response takes so far.
     bytes: usize,
     small: Taken,
     large: ByteReservation,
 }
 
-impl AnswerReservation {
+impl ResponseReservation {
     pub(super) fn new(small: Taken, large: ByteReservation) -> Self {
         Self(Arc::new(Mutex::new(Held {
             bytes: 0,
@@ -54,7 +54,7 @@ impl AnswerReservation {
         self.held().grow_to(bytes)
     }
 
-    /// Sets the size of the answer, which is complete, and returns the rest of the reservation. An answer in memory is never
+    /// Sets the size of the response, which is complete, and returns the rest of the reservation. A response in memory is never
     /// refused, because the request may have changed something.
     pub fn complete(&self, bytes: usize) {
         let mut held = self.held();
@@ -85,11 +85,11 @@ impl Held {
     }
 }
 
-impl fmt::Debug for AnswerReservation {
+impl fmt::Debug for ResponseReservation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.held().bytes;
         formatter
-            .debug_tuple("AnswerReservation")
+            .debug_tuple("ResponseReservation")
             .field(&bytes)
             .finish()
     }
