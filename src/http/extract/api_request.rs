@@ -57,18 +57,18 @@ impl ApiRequest {
         Ok(self.state.audit.record(&self.context, event).await?)
     }
 
-    /// Answers with a body of a few kilobytes: see [`Negotiated::small`].
+    /// Answers with a body of a few kilobytes: see `Negotiated::small`.
     ///
     /// # Errors
-    /// As for [`Negotiated::small`].
+    /// As for `Negotiated::small`.
     pub fn small<T: Serialize>(&self, body: &T) -> Result<Negotiated<T>, ApiError> {
         Negotiated::small(self.accepted, body)
     }
 
-    /// Answers with a large body: see [`Negotiated::large`].
+    /// Answers with a large body: see `Negotiated::large`.
     ///
     /// # Errors
-    /// As for [`Negotiated::large`].
+    /// As for `Negotiated::large`.
     pub async fn large<T>(&self, body: T) -> Result<Negotiated<T>, ApiError>
     where
         T: Serialize + Send + 'static,
