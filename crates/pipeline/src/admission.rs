@@ -104,7 +104,7 @@ impl Admission {
     /// whoever reads no responses gets no more of them.
     ///
     /// # Errors
-    /// Returns [`AdmissionError::Answers`] if the responses that are not read yet use up the budget, or the part of the tenant.
+    /// Returns [`AdmissionError::Responses`] if the responses that are not read yet use up the budget, or the part of the tenant.
     pub fn try_reserve_response(
         &self,
         tenant: &Arc<str>,
