@@ -16,7 +16,7 @@ use crate::error::StoreError;
 /// A connection that one call uses.
 ///
 /// A call that is dropped before its end has sent a statement whose response may never arrive, because the network can be
-/// broken. The pool would wait for that answer, so it gets the connection back only if [`finish`](Self::finish) was called.
+/// broken. The pool would wait for that response, so it gets the connection back only if [`finish`](Self::finish) was called.
 ///
 /// A connection whose transaction failed because of the environment, such as a full disk, is closed. SQLite rolls such a
 /// transaction back by itself, and the driver would take the connection to be in a transaction for ever.

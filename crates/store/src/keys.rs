@@ -57,8 +57,8 @@ const REVOKE: &str = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now
 
 const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
-const VALID: &str =
-    select!("WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) LIMIT 1");
+const VALID: &str = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
+     AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";
 
 impl Record for ApiKey {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -72,7 +72,7 @@ impl Record for ApiKey {
             created_at: row.time("created_at")?,
             expires_at: row.optional_time("expires_at")?,
             revoked_at: row.optional_time("revoked_at")?,
-            last_used_at: row.optional_time("last_used_at")?,
+            last_used_at: row.informal_time("last_used_at")?,
         })
     }
 }

@@ -1,5 +1,11 @@
 //! Enums whose values have names.
 
+/// An enum whose values have names.
+pub(crate) trait Named: Sized {
+    /// Returns the value with this name.
+    fn from_name(name: &str) -> Option<Self>;
+}
+
 /// Declares an enum with the names that its values have in the database, in responses and in messages.
 macro_rules! named {
     (
@@ -13,13 +19,19 @@ macro_rules! named {
         }
 
         impl $enum {
-            /// Every value.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
-
             /// Returns the name in the database, in responses and in messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)+
+                }
+            }
+        }
+
+        impl $crate::named::Named for $enum {
+            fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$value),)+
+                    _ => None,
                 }
             }
         }

@@ -8,6 +8,7 @@ use sqlx::{ColumnIndex, Decode, Postgres, Row, Sqlite, Type};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::named::Named;
 use crate::times::from_micros;
 use crate::values::Digest;
 
@@ -30,6 +31,18 @@ impl<T> Column for T where
 {
 }
 
+/// The columns that tell which row has a damaged value.
+const KEYS: [&str; 8] = [
+    "delivery_id",
+    "id",
+    "batch_id",
+    "tenant",
+    "number",
+    "position",
+    "first",
+    "host",
+];
+
 /// The columns of a row of either database.
 pub(crate) trait Columns {
     /// Returns the value of a column.
@@ -49,7 +62,8 @@ pub(crate) trait Columns {
         from_micros(self.get(column)?).ok_or_else(|| self.damaged(column))
     }
 
-    /// Returns a time as [`time`](Self::time) does, or `None` if the column is null.
+    /// Returns a time as [`time`](Self::time) does, or `None` if the column is null. A time that cannot be read is an
+    /// error and not `None`: it must not make a key valid for ever.
     fn optional_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         match self.get(column)? {
             None::<i64> => Ok(None),
@@ -57,23 +71,35 @@ pub(crate) trait Columns {
         }
     }
 
-    /// Returns the one of `all` that has the name in a column.
-    fn named<T: Copy>(
-        &self,
-        column: &str,
-        all: &[T],
-        name: fn(T) -> &'static str,
-    ) -> Result<T, sqlx::Error> {
-        let stored: String = self.get(column)?;
-        let found = all.iter().find(|one| name(**one) == stored);
-        found.copied().ok_or_else(|| self.damaged(column))
+    /// Returns a time that nothing depends on. `None` if the column is null or has no time: a damaged one must not make the
+    /// row unusable.
+    fn informal_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+        Ok(self.get::<Option<i64>>(column)?.and_then(from_micros))
     }
 
-    /// Returns the error of a stored value that cannot be read.
+    /// Returns the value that has the name in a column.
+    fn named<T: Named>(&self, column: &str) -> Result<T, sqlx::Error> {
+        let stored: String = self.get(column)?;
+        T::from_name(&stored).ok_or_else(|| self.damaged(column))
+    }
+
+    /// Returns the error of a stored value that cannot be read. It names the row by those of its columns that are keys.
     fn damaged(&self, column: &str) -> sqlx::Error {
-        let id = self.get("id").map(|id: Uuid| id.to_string());
-        let id = id.or_else(|_| self.get::<String>("id"));
-        let row = id.map_or("a row".to_owned(), |id| format!("the row {id}"));
+        let keys = KEYS.iter().filter_map(|key| {
+            // SQLite reads any 16 bytes as a UUID, so texts come first.
+            let text = self.get::<String>(*key);
+            let text = text.or_else(|_| self.get::<Uuid>(*key).map(|id| id.to_string()));
+            let text = text.or_else(|_| {
+                let number = self.get::<Integer>(*key);
+                number.map(|Integer(number)| number.to_string())
+            });
+            text.ok().map(|value| format!("{key} {value}"))
+        });
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        let row = match keys.as_str() {
+            "" => "a row".to_owned(),
+            keys => format!("the row with {keys}"),
+        };
         sqlx::Error::ColumnDecode {
             index: column.to_owned(),
             source: format!("the value in {row} is damaged").into(),

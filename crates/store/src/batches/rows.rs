@@ -2,9 +2,7 @@
 
 use uuid::Uuid;
 
-use super::records::{
-    Batch, BatchCounts, BatchState, Item, ItemResult, ItemState, Lease, LeasedItem, NewItem,
-};
+use super::records::{Batch, BatchCounts, Item, ItemResult, Lease, LeasedItem, NewItem};
 use crate::record::{Columns, Record};
 use crate::values::{Digest, Value};
 
@@ -40,7 +38,7 @@ impl Record for Batch {
             options: row.get("options")?,
             models: row.get("models")?,
             priority: row.get("priority")?,
-            state: row.named("state", &BatchState::ALL, BatchState::name)?,
+            state: row.named("state")?,
             request_digest: digest.map(|digest| digest.0),
             receipt: row.get("receipt")?,
             submitted: row.number("submitted")?,
@@ -110,7 +108,7 @@ impl Record for Item {
         Ok(Self {
             position: row.number("position")?,
             id: row.get("item_id")?,
-            state: row.named("state", &ItemState::ALL, ItemState::name)?,
+            state: row.named("state")?,
             attempts: row.number("attempts")?,
             cached: row.get("cached")?,
             result: ItemResult {

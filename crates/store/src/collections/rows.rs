@@ -1,8 +1,8 @@
 //! How collections, subjects and enrollments are read from rows.
 
 use super::records::{
-    Collection, CollectionKind, CollectionSize, CollectionTerms, Consent, Enrollment, IndexChange,
-    IndexPosition, IndexRow, LiveRow, Subject, SubjectDetails,
+    Collection, CollectionSize, CollectionTerms, Consent, Enrollment, IndexChange, IndexPosition,
+    IndexRow, LiveRow, Subject, SubjectDetails,
 };
 use crate::record::{Columns, Record};
 use crate::values::Floats;
@@ -12,7 +12,7 @@ impl Record for Collection {
         Ok(Self {
             id: row.get("id")?,
             tenant: row.get("tenant")?,
-            kind: row.named("kind", &CollectionKind::ALL, CollectionKind::name)?,
+            kind: row.named("kind")?,
             vector_space: row.get("vector_space")?,
             dim: row.number("dim")?,
             created_at: row.time("created_at")?,

@@ -3,8 +3,7 @@
 use uuid::Uuid;
 
 use super::records::{
-    Clustering, ClusteringProgress, ClusteringState, FaceRow, LibraryFace, Membership,
-    NewClustering, Person,
+    Clustering, ClusteringProgress, FaceRow, LibraryFace, Membership, NewClustering, Person,
 };
 use crate::collections::Enrollment;
 use crate::record::{Columns, Record};
@@ -61,7 +60,7 @@ impl Record for Clustering {
                 far: row.get("far")?,
                 created_at: row.time("created_at")?,
             },
-            state: row.named("state", &ClusteringState::ALL, ClusteringState::name)?,
+            state: row.named("state")?,
             progress: ClusteringProgress {
                 compared: row.number("compared")?,
                 faces: row.number("faces")?,

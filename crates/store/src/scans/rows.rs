@@ -20,12 +20,12 @@ macro_rules! sql {
     (scans) => {
         "SELECT s.id, s.image_id, s.scan_key, s.operation, s.detector_id, s.detector_sha256, \
          s.embedder_id, s.embedder_vector_space, s.picture_quality, s.devices, s.answers_cache, s.created_at, \
-         s.batch_id, v.vector_space, v.precision, v.dim, v.norm, v.vector \
+         s.batch_id, v.vector_space, v.precision, v.norm, v.vector \
          FROM scans s LEFT JOIN image_embeddings v ON v.scan_id = s.id "
     };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
-         f.landmarks, f.results, e.vector_space, e.precision, e.dim, e.norm, e.vector \
+         f.landmarks, f.results, e.vector_space, e.precision, e.norm, e.vector \
          FROM faces f LEFT JOIN embeddings e ON e.face_id = f.id "
     };
 }
@@ -58,7 +58,7 @@ impl Record for Source {
     }
 }
 
-/// A scan without its faces.
+/// A scan without its faces. Give them to it with `add_faces` before it is returned: without them it is a scan that found none.
 impl Record for StoredScan {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
         let detector: Option<String> = row.get("detector_id")?;

@@ -1,6 +1,6 @@
 //! How webhooks and messages are read from rows.
 
-use super::records::{DueDelivery, OldSecret, Webhook, WebhookEvent, WebhookHealth, WebhookHost};
+use super::records::{DueDelivery, OldSecret, Webhook, WebhookHealth, WebhookHost};
 use crate::record::{Columns, Record};
 
 /// The columns of a [`Webhook`], of the table `webhooks` under the name `w`.
@@ -43,9 +43,9 @@ impl Record for Webhook {
             }),
             health: WebhookHealth {
                 failures: row.number("failures")?,
-                failing_since: row.optional_time("failing_since")?,
+                failing_since: row.informal_time("failing_since")?,
                 last_error: row.get("last_error")?,
-                last_success_at: row.optional_time("last_success_at")?,
+                last_success_at: row.informal_time("last_success_at")?,
                 disabled_at: row.optional_time("disabled_at")?,
             },
         })
@@ -65,7 +65,7 @@ impl Record for Candidate {
                 id: row.get("delivery_id")?,
                 webhook: Webhook::from_row(row)?,
                 batch_id: row.get("of_batch")?,
-                event: row.named("event", &WebhookEvent::ALL, WebhookEvent::name)?,
+                event: row.named("event")?,
                 created_at: row.time("happened_at")?,
                 attempts: row.number("attempts")?,
             },
