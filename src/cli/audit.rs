@@ -18,7 +18,7 @@ use facescan_audit::{
 use facescan_clock::SystemClock;
 use facescan_config::Config;
 use facescan_pipeline::core::image_file::{hash_from_hex, hex};
-use facescan_store::Store;
+use facescan_store::{Store, StoreError};
 use serde_json::json;
 
 use super::runtime::{open_database, tokio_runtime};
@@ -148,7 +148,16 @@ impl ChainCheck<'_> {
             expires: self.config.retention.of(tenant).audit.is_some(),
         };
         let mut out = io::stdout();
-        match verify(self.store, tenant, evidence).await? {
+        let verdict = match verify(self.store, tenant, evidence).await {
+            Err(error @ StoreError::Corrupt(_)) => {
+                // One damaged row must not hide the chains of the other tenants.
+                let error = anyhow::Error::from(error);
+                writeln!(out, "{tenant}: broken: {error:#}")?;
+                return Ok(false);
+            }
+            verdict => verdict?,
+        };
+        match verdict {
             Verdict::Intact { entries, chain } => {
                 let (first, last, hash) = (chain.deleted + 1, chain.last, hex(&chain.last_hash));
                 writeln!(

@@ -27,7 +27,7 @@ use facescan_recognition::{
 };
 use serde::Serialize;
 
-use super::{folder::FolderArgs, image_command, runtime::success_if};
+use super::{files, folder::FolderArgs, image_command, runtime::success_if};
 use crate::app::App;
 
 /// The images, and how their faces are grouped.
@@ -66,16 +66,17 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     let config = config.without_encoder();
     let paths = args.folder.paths();
-    let (found, people, out) = image_command::run(config, provenance, paths, async |app| {
-        // Before the images are read, so that a wrong path costs no time.
-        let out: Box<dyn Write> = match &args.out {
-            Some(path) => {
-                let file = File::create(path);
-                let file = file.with_context(|| format!("writing {}", path.display()))?;
-                Box::new(BufWriter::new(file))
-            }
-            None => Box::new(std::io::stdout()),
-        };
+    files::check(paths)?;
+    // Before the images are read, so that a wrong path costs no time.
+    let out: Box<dyn Write> = match &args.out {
+        Some(path) => {
+            let file = File::create(path);
+            let file = file.with_context(|| format!("writing {}", path.display()))?;
+            Box::new(BufWriter::new(file))
+        }
+        None => Box::new(std::io::stdout()),
+    };
+    let (found, people) = image_command::run(config, provenance, paths, async |app| {
         let calibration = app
             .calibrations
             .of(&app.pipeline.models.embedder.vector_space);
@@ -85,7 +86,7 @@ pub fn run(
         }
         let found = FoundFaces::find(app, args).await?;
         let people = found.group(app, args)?;
-        Ok((found, people, out))
+        Ok((found, people))
     })?;
     found.write(&people, out)?;
     if args.evaluate {

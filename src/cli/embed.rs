@@ -5,6 +5,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use facescan_config::{Config, Provenance};
 use facescan_pipeline::{
@@ -77,6 +78,9 @@ pub fn run(
     let (stores, paths) = (args.scan.store, &args.scan.paths);
     let failures = run_storing_if(stores, config, provenance, paths, async |app| {
         let plan = args.plan(app)?;
+        if stores {
+            app.prepare_store().await.context("creating the tables")?;
+        }
         let out = args.out.as_deref().zip(ending);
         embed_all(app, args, &plan, out).await
     })?;

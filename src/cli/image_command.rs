@@ -2,7 +2,6 @@
 
 use std::{io::IsTerminal, path::PathBuf, pin::pin};
 
-use anyhow::Context;
 use facescan_config::{Config, Provenance};
 use facescan_pipeline::{
     context::RequestContext, ingest::intake::LoadedImage, results::ErrorEntry,
@@ -27,7 +26,7 @@ pub(super) fn run<T>(
 }
 
 /// Starts the application, does the work of a command with it, and closes it. A command that stores nothing creates no
-/// database file.
+/// database file. One that stores creates the tables in `work`, when its options are known to be right.
 pub(super) fn run_storing_if<T>(
     stores: bool,
     mut config: Config,
@@ -42,9 +41,6 @@ pub(super) fn run_storing_if<T>(
     }
     tokio_runtime()?.block_on(async {
         let app = Parts::from_config(&config)?.start(config).await?;
-        if stores {
-            app.prepare_store().await.context("creating the tables")?;
-        }
         let done = work(&app).await?;
         app.store.close().await;
         Ok(done)
@@ -86,8 +82,7 @@ pub(super) async fn for_each_image<T>(
     Ok(())
 }
 
-/// Loads the bytes of a file or a URL. Keep the result until the image has been processed, because its reservation
-/// limits how much is fetched.
+/// Loads the bytes of a file or a URL. The result has the reservation of its bytes, and the run ends it.
 ///
 /// # Errors
 /// Returns the error entry that a response would contain.

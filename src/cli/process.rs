@@ -138,16 +138,16 @@ fn process(
     operations: Vec<Step>,
     files: &Files,
 ) -> anyhow::Result<ExitCode> {
-    let request = ProcessRequest {
+    let mut request = checked(ProcessRequest {
         operations,
         format: files.format,
         detection: files.detection.clone(),
         ..ProcessRequest::default()
-    };
+    })?;
     let config = config.without_encoder();
     let failed = image_command::run(config, provenance, &files.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let plan = checked(request)?.resolve(&app.config, thresholds, 0)?;
+        let plan = request.resolve(&app.config, thresholds, 0)?;
         process_all(app, files, &plan).await
     })?;
     Ok(success_if(failed == 0))

@@ -140,10 +140,14 @@ pub fn run(
     args: &ScanArgs,
     kind: ScanKind,
 ) -> anyhow::Result<ExitCode> {
+    let mut request = args.request()?;
     let config = config.without_encoder();
     let failed = run_storing_if(args.store, config, provenance, &args.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
-        let options = args.request()?.resolve(kind, &app.config, thresholds)?;
+        let options = request.resolve(kind, &app.config, thresholds)?;
+        if options.storage.store {
+            app.prepare_store().await.context("creating the tables")?;
+        }
         scan_all(app, args, &options).await
     })?;
     Ok(success_if(failed == 0))

@@ -97,6 +97,27 @@ fn scanning_a_folder_draws_faces_and_a_failure_sets_the_exit_code() {
 }
 
 #[test]
+fn options_that_are_refused_leave_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("a.jpg");
+    std::fs::write(&image, image_file("t1.jpg")).unwrap();
+    let database = folder.path().join("facescan.sqlite");
+    for refused in [&["--aligned"][..], &["--min-score", "2"]] {
+        let output = facescan(["scan", "--store"])
+            .args(refused)
+            .arg(&image)
+            .env(
+                "FACESCAN__DATABASE__URL",
+                format!("sqlite:{}", database.display()),
+            )
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(!database.exists(), "{refused:?}");
+    }
+}
+
+#[test]
 fn an_endless_file_is_refused_at_the_size_limit() {
     let output = facescan(["scan", "/dev/zero"])
         .env("FACESCAN__LIMITS__MAX_IMAGE_BYTES", "100000")

@@ -181,4 +181,15 @@ async fn the_command_line_verifies_and_exports_the_trail() {
         let (is_ok, text) = audit(&app, &["verify"]);
         assert!(!is_ok && text.contains(fault), "{text}");
     }
+
+    for statement in [
+        "UPDATE audit_entries SET tenant = 'zoe' WHERE number = 1",
+        "UPDATE audit_chains SET last = -1 WHERE tenant = 'default'",
+    ] {
+        app.database().execute(statement).await;
+    }
+    let (is_ok, text) = audit(&app, &["verify"]);
+    let others = text.lines().any(|line| line.starts_with("zoe: broken"));
+    let damaged = "default: broken: the database is damaged";
+    assert!(!is_ok && others && text.contains(damaged), "{text}");
 }
