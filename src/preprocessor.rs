@@ -33,8 +33,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Loads the bytes. Keep the result until the image has been processed, because its reservation limits how much is
-    /// fetched.
+    /// Loads the bytes. The result has the reservation of its bytes, and the run ends it.
     ///
     /// # Errors
     /// Returns the error entry that a response would contain.

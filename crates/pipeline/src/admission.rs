@@ -9,7 +9,7 @@ use self::{
     budget::{BYTES_A_PERMIT, Budget, Taken},
     byte_reservation::ByteReservation,
     priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
-    response_reservation::{ResponseReservation, SMALL_ANSWER_BYTES},
+    response_reservation::{ResponseReservation, SMALL_RESPONSE_BYTES},
 };
 
 mod budget;
@@ -61,7 +61,7 @@ const LARGE_BODIES: PermitLimits = PermitLimits {
 };
 
 /// One tenant builds two pages of stored results at a time, and all tenants four. Each page has some megabytes of vectors.
-const LARGE_ANSWERS: PermitLimits = LARGE_BODIES;
+const LARGE_RESPONSES: PermitLimits = LARGE_BODIES;
 
 impl Admission {
     /// Creates an admission that has admitted nothing.
@@ -74,14 +74,14 @@ impl Admission {
             responses: Budget::new(
                 budgets
                     .requests
-                    .saturating_mul(SMALL_ANSWER_BYTES)
+                    .saturating_mul(SMALL_RESPONSE_BYTES)
                     .saturating_add(UNREAD_BYTES)
                     / BYTES_A_PERMIT,
                 clock,
             ),
             large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
             large_responses: PrioritySemaphore::new(
-                LARGE_ANSWERS,
+                LARGE_RESPONSES,
                 Duration::MAX,
                 Arc::clone(clock),
             ),
@@ -109,7 +109,7 @@ impl Admission {
         &self,
         tenant: &Arc<str>,
     ) -> Result<ResponseReservation, AdmissionError> {
-        let small = SMALL_ANSWER_BYTES / BYTES_A_PERMIT;
+        let small = SMALL_RESPONSE_BYTES / BYTES_A_PERMIT;
         let taken = self.responses.try_take(tenant, small);
         taken
             .map(|small| ResponseReservation::new(small, self.no_bytes(tenant)))
@@ -359,14 +359,14 @@ mod tests {
         assert_eq!(held(&admission.responses), 3);
         assert_eq!(held(&admission.bytes), 0);
         let large = admission.try_reserve_response(&tenant()).unwrap();
-        large.add(SMALL_ANSWER_BYTES + 1).unwrap();
+        large.add(SMALL_RESPONSE_BYTES + 1).unwrap();
         assert_eq!(held(&admission.bytes), 10, "all of the budget");
         let refused = admission.try_reserve_body(&tenant(), 1).err();
         assert_eq!(refused, Some(AdmissionError::Bytes));
         let third = admission.try_reserve_response(&tenant()).unwrap();
         assert_eq!(third.add(1 << 20), Err(AdmissionError::Bytes));
         // What is in memory already counts in any case.
-        third.complete(SMALL_ANSWER_BYTES + BYTES_A_PERMIT);
+        third.complete(SMALL_RESPONSE_BYTES + BYTES_A_PERMIT);
         assert_eq!(held(&admission.bytes), 10 + 65);
         // It was written as a smaller one.
         large.complete(2 * BYTES_A_PERMIT);
@@ -376,11 +376,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_reads_no_answers_gets_no_more_and_others_do() {
+    fn a_tenant_that_reads_no_responses_gets_no_more_and_others_do() {
         let admission = admission();
         let unread: Vec<_> =
             std::iter::from_fn(|| admission.try_reserve_response(&tenant()).ok()).collect();
-        assert_eq!(unread.len(), 2 + UNREAD_BYTES / SMALL_ANSWER_BYTES);
+        assert_eq!(unread.len(), 2 + UNREAD_BYTES / SMALL_RESPONSE_BYTES);
         admission.try_reserve_response(&"other".into()).unwrap();
         drop(unread);
         admission.try_reserve_response(&tenant()).unwrap();

@@ -60,13 +60,13 @@ impl Pipeline {
         Ok(self.long_pool.run(Stage::Begin, decode).await??)
     }
 
-    /// Decodes all pixels of an image, adds its price to the work, and records the time.
+    /// Decodes all pixels of an image, drops its bytes, adds its price to the work, and records the time.
     ///
     /// # Errors
     /// The error of the decoder, or of an image that takes too much work.
     pub(crate) async fn open(
         &self,
-        file: &LoadedImage,
+        file: LoadedImage,
         run: &mut ImageRun,
         price: impl FnOnce(Size) -> u64 + Send,
     ) -> Result<(ImageInfo, Arc<PooledImage>), PipelineError> {
@@ -74,6 +74,7 @@ impl Pipeline {
         let decoded = self.decode(&file.bytes, None).await?;
         run.work.add(price(decoded.size))?;
         let info = ImageInfo::new(&decoded, file.content_hash());
+        drop(file);
         let pixels = PooledImage::new(decoded.pixels, &self.memory);
         run.timings.decode = self.since(began);
         run.count_pixels(&info);

@@ -1,6 +1,6 @@
 //! Runs plans on images. Every entry point calls it: HTTP handlers, workers of batches and the command line.
 //!
-//! [`Runner::find_or_run`] is the only place where an image keeps its reservation, where stored results are looked up, and
+//! [`Runner::find_or_run`] is the only place where stored results are looked up, and
 //! where the times of its stages and of its fetch are recorded. `storage.rs` has the database, `key.rs` the digest that
 //! finds a stored result, and `rows.rs` the rows.
 
@@ -86,7 +86,7 @@ impl Runner {
                         let tenant = &context.principal.tenant;
                         hash = Some(self.pipeline.hash(tenant, &mut image).await?);
                     }
-                    self.find_or_run(context, image, plan, Saving::Now).await
+                    self.run(context, image, plan).await
                 };
                 let output = ran.await;
                 ImageOutcome {

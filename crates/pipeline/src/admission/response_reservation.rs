@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The memory that every request has for its response. A response of this size is never refused, because the work is done.
-pub(crate) const SMALL_ANSWER_BYTES: usize = 64 << 10;
+pub(crate) const SMALL_RESPONSE_BYTES: usize = 64 << 10;
 
 /// The reservation of one response. Clones share it, and dropping the last one releases the bytes.
 ///
@@ -59,7 +59,7 @@ impl ResponseReservation {
     pub fn complete(&self, bytes: usize) {
         let mut held = self.held();
         held.bytes = bytes;
-        if bytes > SMALL_ANSWER_BYTES {
+        if bytes > SMALL_RESPONSE_BYTES {
             held.large.shrink_to(bytes);
             held.large.count(bytes);
             held.small.shrink_to(0);
@@ -77,7 +77,7 @@ impl ResponseReservation {
 
 impl Held {
     fn grow_to(&mut self, bytes: usize) -> Result<(), AdmissionError> {
-        if bytes > SMALL_ANSWER_BYTES {
+        if bytes > SMALL_RESPONSE_BYTES {
             self.large.grow_to(bytes)?;
         }
         self.bytes = self.bytes.max(bytes);

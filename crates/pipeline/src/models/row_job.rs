@@ -83,7 +83,7 @@ impl<P: Pixels> RowJob<P> {
         }
     }
 
-    /// Returns whether a device can make the row. The response is no if the graph would need too much memory: for a large
+    /// Returns whether a device can make the row. It cannot if the graph would need too much memory: for a large
     /// row, or for too many scaled pixels, input lines or weights.
     pub fn has_graph(&self) -> bool {
         let image = self.pixels();

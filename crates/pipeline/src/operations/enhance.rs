@@ -84,7 +84,7 @@ impl Plan for EnhancePlan {
         run.work.limit().check_file(&file.bytes, |size| {
             price(size).saturating_add(pipeline.identity_work(size, self))
         })?;
-        let (info, before) = pipeline.open(&file, run, price).await?;
+        let (info, before) = pipeline.open(file, run, price).await?;
         let began = pipeline.clock.monotonic();
         let partial = PartlyEnhanced::new(&before, &self.options);
         let after = match partial.device_steps {

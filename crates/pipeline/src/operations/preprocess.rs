@@ -192,7 +192,7 @@ impl Plan for PreprocessPlan {
                 + row.saturating_mul(work::RESIZE_WRITE + work::NORMALIZE)
         };
         run.work.limit().check_file(&file.bytes, price)?;
-        let (image, pixels) = pipeline.open(&file, run, price).await?;
+        let (image, pixels) = pipeline.open(file, run, price).await?;
         let (width, height) = self.preprocess.output_size(pixels.dimensions());
         let values = 3 * u64::from(width) * u64::from(height);
         let size = (Dtype::F32.size() + self.dtype.size()) as u64;

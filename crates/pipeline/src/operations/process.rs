@@ -93,7 +93,7 @@ impl Plan for ProcessPlan {
             self.work(size).saturating_add(searches)
         })?;
         let price = |size| work::DECODE * work::pixels(size);
-        let (info, image) = pipeline.open(&file, run, price).await?;
+        let (info, image) = pipeline.open(file, run, price).await?;
         let began = pipeline.clock.monotonic();
         let mut canvas = Canvas::new(pipeline, self, &image, info, run);
         for step in self.steps.iter() {
