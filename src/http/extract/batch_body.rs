@@ -225,6 +225,7 @@ fn head_of(
             if has_head {
                 errors.extend(head.err().map_or_else(Vec::new, |head| head.errors));
             }
+            errors.truncate(fields::MAX_ERRORS);
             Err(FieldErrors::from_options(errors).into())
         }
     }

@@ -67,6 +67,7 @@ impl SentOptions {
             None | Some(Value::Null) => {}
             Some(_) => errors.push(FieldError::not_allowed("options", "an object")),
         }
+        errors.truncate(fields::MAX_ERRORS);
         if errors.is_empty() {
             Ok(tree)
         } else {
@@ -285,6 +286,15 @@ mod tests {
         }
         let body = SentOptions::from_tree(Some(json!({"jpeg_quality": 90})));
         assert_eq!(errors("jpeg_quality=80", body), None);
+    }
+
+    #[test]
+    fn an_option_that_is_repeated_does_not_repeat_the_list_of_mistakes() {
+        let steps = vec!["7"; 16].join(",");
+        let query = vec![format!("operations=[{steps}]"); 60].join("&");
+        let query = SentOptions::from_query(&query).unwrap();
+        let error = query.read::<ProcessRequest>().unwrap_err();
+        assert_eq!(error.errors.len(), fields::MAX_ERRORS);
     }
 
     #[test]

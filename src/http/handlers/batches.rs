@@ -10,7 +10,7 @@ use facescan_audit::AuditEvent;
 use facescan_batches::{operation, response::BatchResponse};
 use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
-use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget, PageRequest};
+use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -87,10 +87,10 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchResponse>>
         state: query.state.map(BatchState::from),
         name: query.name,
     };
-    let PageRequest { after, limit } = cursor.wanted();
     let batches = &request.state.batches;
-    let page = PageRequest { after, limit };
-    let listed = batches.store.list_batches(request.tenant(), &filter, page);
+    let listed = batches
+        .store
+        .list_batches(request.tenant(), &filter, cursor.wanted());
     let listed = listed.await?;
     let now = batches.clock().now();
     let page = cursor.page(

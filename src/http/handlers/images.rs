@@ -57,7 +57,7 @@ pub struct ListQuery {
 pub struct ScansQuery {
     /// The `next` of the previous response.
     after: Option<Uuid>,
-    /// The number of scans, 1 to 100. An answer with many vectors can have fewer.
+    /// The number of scans, 1 to 100. A response with many vectors can have fewer.
     #[param(minimum = 1, maximum = 100, default = 100)]
     limit: Option<u32>,
 }

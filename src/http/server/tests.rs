@@ -138,7 +138,7 @@ async fn ask(client: &mut TcpStream, path: &str) {
     client.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// Returns the response to a request whose response ends with these bytes.
+/// Reads until the response ends with these bytes.
 async fn answer_with(client: &mut TcpStream, end: &str) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(end.as_bytes()) {

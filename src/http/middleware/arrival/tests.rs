@@ -1,4 +1,4 @@
-use std::{convert::Infallible, error::Error, iter};
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -28,9 +28,7 @@ async fn a_body_that_trickles_is_refused() {
     let began = Instant::now();
     let (body, arrival) = trickling(Duration::from_secs(4), 1000, PACE);
     let error = body.collect().await.unwrap_err();
-    let mut causes = iter::successors(Some(&error as &(dyn Error + 'static)), |&error| {
-        error.source()
-    });
+    let mut causes = facescan_outbound::causes(&error);
     assert!(causes.any(|cause| cause.is::<TooSlow>()), "{error:?}");
     assert_eq!(began.elapsed().as_secs(), 15, "three bytes add nothing");
     assert!(!arrival.has_ended.load(Ordering::Relaxed));
