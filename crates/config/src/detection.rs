@@ -1,7 +1,7 @@
 //! The options for finding faces: in the settings, in requests and on the command line, and with the defaults filled in.
 //!
-//! A new option has a field in each of the three structs and a line in [`DetectionRequest::resolve`]. One that leaves faces
-//! out also has a line in [`DetectionRequest::without_limits`] and [`DetectOptions::without_limits`].
+//! A new option has a field in each of the three structs and a line in [`DetectionRequest::resolve`] and
+//! [`DetectOptions::without_limits`].
 
 use std::str::FromStr;
 
@@ -110,27 +110,6 @@ pub struct DetectOptions {
 }
 
 impl DetectionRequest {
-    /// Returns the options for finding every face: those that leave faces out are off, and the settings do not matter.
-    #[must_use]
-    pub fn without_limits(self) -> Self {
-        let Self {
-            min_score,
-            nms_iou,
-            det_size,
-            second_det_size,
-            max_faces: _,
-            min_face_size: _,
-        } = self;
-        Self {
-            min_score,
-            nms_iou,
-            det_size,
-            second_det_size,
-            max_faces: Some(0),
-            min_face_size: Some(0.0),
-        }
-    }
-
     /// Fills in the defaults. If the settings have no threshold, this uses the threshold of the model. The ranges were checked
     /// before.
     pub fn resolve(&mut self, settings: &Detection, thresholds: &Thresholds) -> DetectOptions {

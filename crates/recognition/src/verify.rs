@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use facescan_config::{Config, DetectionRequest};
+use facescan_config::{Config, DetectOptions, DetectionRequest};
 use facescan_fields::request_options;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_inference::registry::Thresholds;
@@ -165,11 +165,7 @@ impl VerifyRequest {
     ) -> Result<VerifyPlan, PipelineError> {
         let criterion = self.criterion(config.recognition.verify_far)?;
         let mut scan = ScanRequest {
-            detection: DetectionRequest {
-                max_faces: Some(MAX_CANDIDATES),
-                // The choice does not depend on the settings for scans.
-                ..self.detection.without_limits()
-            },
+            detection: self.detection,
             aligned: self.aligned,
             quality: Some(true),
             preset: Some(self.preset.unwrap_or(Preset::Verify)),
@@ -178,8 +174,14 @@ impl VerifyRequest {
             run: self.run,
             ..ScanRequest::default()
         };
+        let mut scan = scan.resolve(ScanKind::Embed, config, thresholds)?;
+        // The choice does not depend on the settings for scans.
+        scan.detect = DetectOptions {
+            max_faces: Some(MAX_CANDIDATES),
+            ..scan.detect.without_limits()
+        };
         Ok(VerifyPlan {
-            scan: scan.resolve(ScanKind::Embed, config, thresholds)?,
+            scan,
             face: self.face.unwrap_or_default(),
             criterion,
         })
