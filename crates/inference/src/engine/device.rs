@@ -79,7 +79,7 @@ pub(super) fn start(parts: DeviceParts, clock: &Arc<dyn Clock>) -> (DeviceLink, 
     let self_test = Arc::clone(&parts.self_test);
     let probe = move |session: &mut Box<dyn Session>| {
         let outputs = run_checked(session.as_mut(), self_test.batch())?;
-        self_test.check(&outputs).map_err(wrong_response)
+        self_test.check(&outputs).map_err(wrong_answer)
     };
     let supervised = SupervisorParts {
         placement: parts.placement,
@@ -271,7 +271,7 @@ impl DeviceDriver {
             &one_row(&right.outputs, right.row),
             self.self_test.tolerance(),
         )
-        .map_err(wrong_response)?;
+        .map_err(wrong_answer)?;
         Ok(outputs.to_vec())
     }
 
@@ -312,7 +312,7 @@ fn one_row(outputs: &[Tensor], row: usize) -> Vec<Tensor> {
         .collect()
 }
 
-fn wrong_response(detail: String) -> Failure {
+fn wrong_answer(detail: String) -> Failure {
     Failure {
         fault: Fault::WrongAnswer,
         detail,
@@ -325,7 +325,7 @@ fn run_checked(session: &mut dyn Session, batch: Batch<'_>) -> Result<Vec<Tensor
     if proof::all_finite(&outputs) {
         Ok(outputs)
     } else {
-        Err(wrong_response("its outputs are not finite".to_owned()))
+        Err(wrong_answer("its outputs are not finite".to_owned()))
     }
 }
 

@@ -151,7 +151,11 @@ fn check_image(model: &ModelSpec) -> Result<(), RegistryError> {
         require(model, holds, field, "must be from 1 to 8192")?;
     }
     if let Some(Err((field, reason))) = model.remote.as_ref().map(RemoteSpec::check) {
-        require(model, false, &format!("remote.{field}"), &reason)?;
+        return Err(RegistryError::invalid(
+            &model.id,
+            &format!("remote.{field}"),
+            &reason,
+        ));
     }
     require(
         model,

@@ -31,9 +31,11 @@ impl<'a> FixedPointRows<'a> {
             return None;
         }
         let stride = image.width() as usize * CHANNELS;
+        // First, because it refuses most views that the kernels do not accept, before weights are computed.
+        let vertical = PrefixSum::new(image.as_raw(), stride, &view.rows)?;
         let horizontal = DotProduct::new(&view.columns)?;
         Some(Self {
-            vertical: PrefixSum::new(image.as_raw(), stride, &view.rows)?,
+            vertical,
             row: vec![0; stride + horizontal.overread()],
             horizontal,
             work: work_of_row(image, view),

@@ -57,8 +57,7 @@ impl GraphSession for OpenvinoGraph {
         let is_given = |name: &&String| inputs.iter().any(|input| input.name == **name);
         if let Some(missing) = self.inputs.iter().find(|name| !is_given(name)) {
             // OpenVINO would read whatever its own tensor of the input holds.
-            let detail = format!("the input {missing} is missing");
-            return Err(BackendError::Run { detail });
+            return Err(BackendError::run(format!("the input {missing} is missing")));
         }
         self.outputs(inputs)
             .map_err(|error| run_failure(message(&error)))
