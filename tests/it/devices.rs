@@ -126,7 +126,7 @@ async fn faces_through(backend: &str, active: &str) {
     ])
     .await;
     let (devices, on_device) = faces(&app, "&quality=true&strict_device=true").await;
-    // A registered plugin does not change the responses of the CPU kernels.
+    // A registered plugin does not change the results of the CPU kernels.
     let (_, again) = faces(&TestApp::start().await, "&quality=true").await;
     assert_eq!(on_cpu, again);
     assert_ne!(on_cpu, on_device);

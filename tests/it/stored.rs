@@ -137,7 +137,7 @@ async fn scenario(app: &TestApp) {
         assert_eq!(face[field], first["faces"][0][field], "{field}");
     }
 
-    // An erased face is erased from every scan, and the store no longer responses for the image.
+    // An erased face is erased from every scan, and the store no longer answers for the image.
     assert_eq!(app.delete(&face_uri).await.status, StatusCode::NO_CONTENT);
     assert_eq!(app.get(&face_uri).await.status, StatusCode::NOT_FOUND);
     assert_eq!(app.delete(&face_uri).await.status, StatusCode::NOT_FOUND);

@@ -91,7 +91,11 @@ def deep(target: Target, report: Report) -> None:
         ("id of an image", "/quality", {"images": [image | {"id": NUL}]}),
         ("case of a search", f"/collections/{gallery}/search", {"faces": [image], "options": {"purpose": "drill", "case": NUL}}),
         ("purpose of a search", f"/collections/{gallery}/searches", {"faces": [image], "options": {"purpose": NUL}}),
-        ("webhook of a batch", "/batches", {"operation": "detect", "open": True, "items": [], "webhook": {"url": f"https://example.com/{NUL}"}}),
+        (
+            "webhook of a batch",
+            "/batches",
+            {"operation": "detect", "open": True, "items": [], "webhook": {"url": f"https://example.com/{NUL}"}},
+        ),
         ("options of a batch", "/batches", {"operation": "detect", "open": True, "items": [], "options": {"source": NUL}}),
         (
             "vector_space of a vector",
@@ -100,7 +104,11 @@ def deep(target: Target, report: Report) -> None:
         ),
     ]:
         judged(report, what, target.alice.post(path, body))
-    judged(report, "idempotency key", target.alice.post("/batches", {"operation": "detect", "open": True, "items": []}, idempotency_key="a\x01b"))
+    judged(
+        report,
+        "idempotency key",
+        target.alice.post("/batches", {"operation": "detect", "open": True, "items": []}, idempotency_key="a\x01b"),
+    )
     form = b'--b\r\ncontent-disposition: form-data; name="image"; filename="a\0b"\r\n\r\n' + PHOTO + b"\r\n--b--\r\n"
     judged(report, "name of a file", target.alice.post("/detect", form, "multipart/form-data; boundary=b"))
 

@@ -65,7 +65,9 @@ def tried(target: Target, caller: Tenant, path: str, vector_space: str, vector: 
     """Returns what an enrollment of a vector for a new subject tells."""
     subject = target.alice.made(f"{path}/subjects", {})["id"]
     response = report.saw(
-        caller.post(f"{path}/subjects/{subject}/enrollments", {"faces": [{"embedding": vector, "vector_space": vector_space}], "options": {}})
+        caller.post(
+            f"{path}/subjects/{subject}/enrollments", {"faces": [{"embedding": vector, "vector_space": vector_space}], "options": {}}
+        )
     )
     found = response.json() or {}
     # A face that is rejected alone is the error of the request.

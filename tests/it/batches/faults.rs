@@ -1,4 +1,4 @@
-//! Workers that die, and parts of the installation that are away.
+//! Workers that die, and parts of the installation that are unreachable.
 
 use axum::http::StatusCode;
 use base64::{Engine as _, prelude::BASE64_STANDARD};

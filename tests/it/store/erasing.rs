@@ -34,7 +34,7 @@ pub async fn erase_a_face(store: &Store) {
     );
     assert_eq!(left(&image.scans[1].faces), [second.faces[1].id]);
     assert_eq!(left(&image.scans[2].faces), [third.faces[0].id]);
-    // Scans that lost the face no longer response. The scan that never had it still answers.
+    // Scans that lost the face no longer answer. The scan that never had it still answers.
     assert_eq!(find(store, &first).await, None);
     assert_eq!(find(store, &second).await, None);
     assert_eq!(find(store, &third).await.unwrap().id, third.id);

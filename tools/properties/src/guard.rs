@@ -42,7 +42,7 @@ fn rules(change: impl FnOnce(&mut Urls)) -> Rules {
 }
 
 /// A URL that the guard accepts has an allowed scheme and host, no credentials, and no forbidden address in any spelling.
-/// Sixteen bytes are also an address, and an address has the same response in every form.
+/// Sixteen bytes are also an address, and an address has the same verdict in every form.
 pub fn url_guard(input: &[u8]) {
     if let Some(bits) = input.first_chunk::<16>() {
         check_address(Ipv6Addr::from(*bits));

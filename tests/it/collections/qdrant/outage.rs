@@ -1,4 +1,4 @@
-//! A Qdrant server that is away, does not answer, or refuses.
+//! A Qdrant server that is unreachable, does not answer, or refuses.
 
 use axum::http::StatusCode;
 use facescan_config::{Config, Sources};
