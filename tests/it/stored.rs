@@ -195,7 +195,7 @@ async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
         let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
         let settings = [
             ("DATABASE_URL", database.url_through(proxy.address())),
-            ("FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS", "300".to_owned()),
+            ("FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS", "1000".to_owned()),
         ];
         let settings: Vec<(&str, &str)> = settings
             .iter()
