@@ -6,10 +6,11 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, FilePurge};
 use crate::parameters::{Numbered, Params, params};
+use crate::prepared::Statement;
 use crate::record::Record;
 use crate::values::{Rows, Value};
 
-/// A connection that the statements of one call use. A statement names its parameters, as `:name`.
+/// A connection that the statements of one call use.
 pub(crate) enum Connection<'c> {
     Postgres(&'c mut PgConnection),
     Sqlite(&'c mut SqliteConnection),
@@ -19,10 +20,10 @@ impl Connection<'_> {
     /// Runs a statement and returns the number of rows that it changed.
     pub(crate) async fn execute(
         &mut self,
-        statement: &'static str,
+        statement: Statement,
         params: &Params<'_>,
     ) -> Result<u64, sqlx::Error> {
-        self.execute_text(statement, params).await
+        self.execute_text(statement.text(), params).await
     }
 
     /// Runs a statement whose text is made for this call, and returns the number of rows that it changed.
@@ -49,10 +50,10 @@ impl Connection<'_> {
     /// Runs a query and returns its rows.
     pub(crate) async fn fetch_all<R: Record>(
         &mut self,
-        query: &'static str,
+        query: Statement,
         params: &Params<'_>,
     ) -> Result<Vec<R>, sqlx::Error> {
-        self.fetch(Numbered::new(query, params)?).await
+        self.fetch(Numbered::new(query.text(), params)?).await
     }
 
     /// Runs a query whose text is made for this call, so that its plan is not kept, and returns its rows.
@@ -84,7 +85,7 @@ impl Connection<'_> {
     /// Runs a query and returns its first row, if it has one.
     pub(crate) async fn fetch_optional<R: Record>(
         &mut self,
-        query: &'static str,
+        query: Statement,
         params: &Params<'_>,
     ) -> Result<Option<R>, sqlx::Error> {
         let rows = self.fetch_all(query, params).await?;
@@ -94,7 +95,7 @@ impl Connection<'_> {
     /// Runs a query that always has a row, and returns it.
     pub(crate) async fn fetch_one<R: Record>(
         &mut self,
-        query: &'static str,
+        query: Statement,
         params: &Params<'_>,
     ) -> Result<R, sqlx::Error> {
         let row = self.fetch_optional(query, params).await?;
@@ -104,7 +105,7 @@ impl Connection<'_> {
     /// Returns whether a query of ids has a row.
     pub(crate) async fn exists(
         &mut self,
-        query: &'static str,
+        query: Statement,
         params: &Params<'_>,
     ) -> Result<bool, sqlx::Error> {
         let id: Option<Uuid> = self.fetch_optional(query, params).await?;

@@ -35,9 +35,6 @@ pub struct ApiKey {
     pub last_used_at: Option<OffsetDateTime>,
 }
 
-const INSERT: &str = "INSERT INTO api_keys (id, tenant, name, scopes, digest, created_at, expires_at) \
-     VALUES (:id, :tenant, :name, :scopes, :digest, :created_at, :expires_at) ON CONFLICT (id) DO NOTHING";
-
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -48,17 +45,22 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("WHERE id = :id");
+crate::prepared::statements! {
+    const INSERT = "INSERT INTO api_keys (id, tenant, name, scopes, digest, created_at, expires_at) \
+         VALUES (:id, :tenant, :name, :scopes, :digest, :created_at, :expires_at) ON CONFLICT (id) DO NOTHING";
 
-const OF_TENANT: &str = select!("WHERE tenant = :tenant ORDER BY created_at, id");
+    const ONE = select!("WHERE id = :id");
 
-const REVOKE: &str = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) \
-     WHERE tenant = :tenant AND id = :id";
+    const OF_TENANT = select!("WHERE tenant = :tenant ORDER BY created_at, id");
 
-const RECORD_USE: &str = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
+    const REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) \
+         WHERE tenant = :tenant AND id = :id";
 
-const VALID: &str = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
-     AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";
+    const RECORD_USE = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
+
+    const VALID = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
+         AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";
+}
 
 impl Record for ApiKey {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -156,5 +158,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(INSERT, ONE, OF_TENANT, REVOKE, RECORD_USE, VALID);

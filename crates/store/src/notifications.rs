@@ -12,7 +12,9 @@ use crate::store::Store;
 
 const CHANNEL: &str = "facescan_chunks";
 
-const NOTIFY: &str = "SELECT pg_notify(:channel, '')";
+crate::prepared::statements! {
+    const NOTIFY = "SELECT pg_notify(:channel, '')", only postgres;
+}
 
 /// Tells the workers of other processes that chunks are ready, by `NOTIFY` and `LISTEN` on one channel.
 ///

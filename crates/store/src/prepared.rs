@@ -1,27 +1,48 @@
-//! Tests that both databases know every statement: its tables, its columns and the types of its parameters.
+//! The texts of statements, and tests that both databases know each of them: its tables, its columns and the types of its parameters.
 //!
-//! Each file with statements ends with [`statements!`], which lists them. The lists are complete, or the tests fail.
+//! A file declares its statements with [`statements!`], which also tests them. A connection runs no other text, except one
+//! that is made for the call.
 
 #[cfg(test)]
 mod check;
 
 #[cfg(test)]
-pub(crate) use check::{Listed, check};
+pub(crate) use check::check;
 
-/// Tests the statements of the file. The names after `postgres:` are of statements that only Postgres runs, and those after
-/// `parts:` of parts of statements, which no database knows.
+/// A statement, which names its parameters, as `:name`.
+#[derive(Clone, Copy)]
+pub(crate) struct Statement(&'static str);
+
+impl Statement {
+    /// Returns a statement without a test: its parameters are rows, or its table is not one of the migrations.
+    pub(crate) const fn untested(text: &'static str) -> Self {
+        Self(text)
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        self.0
+    }
+}
+
+/// Declares the statements of a file, and tests them. The texts of those that only Postgres runs end with `only postgres`.
 macro_rules! statements {
-    ($($name:ident),* $(,)? $(; postgres: $($own:ident),+)? $(; parts: $($part:ident),+)?) => {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis const $name:ident = $text:expr $(, only $database:ident)?;
+    )+) => {
+        $(
+            $(#[$meta])*
+            $vis const $name: $crate::prepared::Statement =
+                $crate::prepared::Statement::untested($text);
+        )+
+
         #[cfg(test)]
         mod prepared {
             #[test]
             fn both_databases_know_every_statement() {
-                $crate::prepared::check(&$crate::prepared::Listed {
-                    file: file!(),
-                    statements: &[$((stringify!($name), super::$name)),*],
-                    of_postgres: &[$($((stringify!($own), super::$own)),+)?],
-                    parts: &[$($(stringify!($part)),+)?],
-                });
+                $crate::prepared::check(&[
+                    $((stringify!($name), super::$name.text(), concat!("" $(, stringify!($database))?)),)+
+                ]);
             }
         }
     };

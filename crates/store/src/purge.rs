@@ -13,18 +13,20 @@ use crate::schema;
 use crate::store::Store;
 use crate::times::micros;
 
-const UNPURGED: &str = "SELECT min(erased_at) AS oldest FROM \
-     (SELECT erased_at FROM erasures WHERE purged_at IS NULL \
-     UNION ALL SELECT committed_by FROM unpurged_deletions) unpurged";
+crate::prepared::statements! {
+    const UNPURGED = "SELECT min(erased_at) AS oldest FROM \
+         (SELECT erased_at FROM erasures WHERE purged_at IS NULL \
+         UNION ALL SELECT committed_by FROM unpurged_deletions) unpurged";
 
-/// An erasure that ended while the files were purged waits for the next time.
-const PURGED: &str =
-    "UPDATE erasures SET purged_at = :now WHERE purged_at IS NULL AND erased_at <= :now";
+    /// An erasure that ended while the files were purged waits for the next time.
+    const PURGED =
+        "UPDATE erasures SET purged_at = :now WHERE purged_at IS NULL AND erased_at <= :now";
 
-const PURGED_DELETIONS: &str = "DELETE FROM unpurged_deletions WHERE committed_by <= :now";
+    const PURGED_DELETIONS = "DELETE FROM unpurged_deletions WHERE committed_by <= :now";
 
-const DELETED: &str =
-    "INSERT INTO unpurged_deletions (committed_by) VALUES (:committed_by) ON CONFLICT DO NOTHING";
+    const DELETED =
+        "INSERT INTO unpurged_deletions (committed_by) VALUES (:committed_by) ON CONFLICT DO NOTHING";
+}
 
 impl Store {
     /// Makes the files of the database give up erased rows, and records it for every erasure that ended before. Returns false
@@ -94,5 +96,3 @@ pub(crate) async fn note_deletion(
     connection.execute(DELETED, params!(committed_by)).await?;
     Ok(())
 }
-
-crate::prepared::statements!(UNPURGED, PURGED, PURGED_DELETIONS, DELETED);

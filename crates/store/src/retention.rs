@@ -22,25 +22,27 @@ pub struct ExpiredResults {
     pub images: u64,
 }
 
-/// Steps from one tenant to the next through the index, because there are many images and few tenants.
-const TENANTS: &str = "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM images UNION ALL \
-         SELECT (SELECT min(i.tenant) FROM images i WHERE i.tenant > found.tenant) FROM found \
-         WHERE found.tenant IS NOT NULL) \
-     SELECT tenant FROM found WHERE tenant IS NOT NULL \
-     UNION SELECT tenant FROM batches WHERE deletion IS NULL";
+crate::prepared::statements! {
+    /// Steps from one tenant to the next through the index, because there are many images and few tenants.
+    const TENANTS = "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM images UNION ALL \
+             SELECT (SELECT min(i.tenant) FROM images i WHERE i.tenant > found.tenant) FROM found \
+             WHERE found.tenant IS NOT NULL) \
+         SELECT tenant FROM found WHERE tenant IS NOT NULL \
+         UNION SELECT tenant FROM batches WHERE deletion IS NULL";
 
-/// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
-/// leads to the old images.
-const OLD_SCANS: &str = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s.image_id = i.id \
-     WHERE i.tenant = :tenant AND i.id < :first_id AND s.created_at < :before ORDER BY i.id LIMIT :limit";
+    /// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
+    /// leads to the old images.
+    const OLD_SCANS = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s.image_id = i.id \
+         WHERE i.tenant = :tenant AND i.id < :first_id AND s.created_at < :before ORDER BY i.id LIMIT :limit";
 
-const DELETE_SCANS: &str = "DELETE FROM scans WHERE id IN (:ids)";
+    const DELETE_SCANS = "DELETE FROM scans WHERE id IN (:ids)";
 
-const DELETE_IMAGES: &str = "DELETE FROM images WHERE id IN (:ids) \
-     AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)";
+    const DELETE_IMAGES = "DELETE FROM images WHERE id IN (:ids) \
+         AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)";
 
-const OLD_BATCHES: &str = "SELECT id FROM batches WHERE tenant = :tenant AND deletion IS NULL \
-     AND created_at < :before ORDER BY id LIMIT :limit";
+    const OLD_BATCHES = "SELECT id FROM batches WHERE tenant = :tenant AND deletion IS NULL \
+         AND created_at < :before ORDER BY id LIMIT :limit";
+}
 
 impl Store {
     /// Returns the tenants that have images or batches.
@@ -110,5 +112,3 @@ fn first_id_after(time: OffsetDateTime) -> Uuid {
     let milliseconds = time.unix_timestamp_nanos() / 1_000_000 + 1;
     Uuid::from_u128(u128::try_from(milliseconds).unwrap_or(0) << 80)
 }
-
-crate::prepared::statements!(TENANTS, OLD_SCANS, DELETE_SCANS, DELETE_IMAGES, OLD_BATCHES);

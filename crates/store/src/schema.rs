@@ -10,9 +10,11 @@ use sqlx::migrate::MigrateError;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::record::record;
 
-const APPLIED: &str = "SELECT version, checksum, success FROM _sqlx_migrations";
+const APPLIED: Statement =
+    Statement::untested("SELECT version, checksum, success FROM _sqlx_migrations");
 
 record! {
     struct AppliedMigration {

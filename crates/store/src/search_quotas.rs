@@ -48,20 +48,22 @@ pub enum TakenSearches {
     Exceeded(SearchCount),
 }
 
-/// Locks the row of the caller until the transaction ends.
-const LOCK: &str = "INSERT INTO search_counters (tenant, key_id, searches) VALUES (:tenant, :key_id, 0) \
-     ON CONFLICT (tenant, key_id) DO UPDATE SET searches = search_counters.searches";
+crate::prepared::statements! {
+    /// Locks the row of the caller until the transaction ends.
+    const LOCK = "INSERT INTO search_counters (tenant, key_id, searches) VALUES (:tenant, :key_id, 0) \
+         ON CONFLICT (tenant, key_id) DO UPDATE SET searches = search_counters.searches";
 
-const COUNT: &str = "SELECT CAST(coalesce(sum(searches), 0) AS bigint) AS searches, min(minute) AS oldest \
-     FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute > :now";
+    const COUNT = "SELECT CAST(coalesce(sum(searches), 0) AS bigint) AS searches, min(minute) AS oldest \
+         FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute > :now";
 
-const ADD_TO_MINUTE: &str = "INSERT INTO search_minutes (tenant, key_id, minute, searches) VALUES (:tenant, :key_id, :minute, :searches) \
-     ON CONFLICT (tenant, key_id, minute) DO UPDATE SET searches = search_minutes.searches + excluded.searches";
+    const ADD_TO_MINUTE = "INSERT INTO search_minutes (tenant, key_id, minute, searches) VALUES (:tenant, :key_id, :minute, :searches) \
+         ON CONFLICT (tenant, key_id, minute) DO UPDATE SET searches = search_minutes.searches + excluded.searches";
 
-const ADD: &str = "UPDATE search_counters SET searches = searches + :more WHERE tenant = :tenant AND key_id = :key";
+    const ADD = "UPDATE search_counters SET searches = searches + :more WHERE tenant = :tenant AND key_id = :key";
 
-const CLEAN: &str =
-    "DELETE FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute <= :now";
+    const CLEAN =
+        "DELETE FROM search_minutes WHERE tenant = :tenant AND key_id = :key AND minute <= :now";
+}
 
 impl Record for SearchCount {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -128,5 +130,3 @@ async fn count(
 fn over(now: OffsetDateTime) -> i64 {
     micros(now - DAY - MINUTE)
 }
-
-crate::prepared::statements!(LOCK, COUNT, ADD_TO_MINUTE, ADD, CLEAN);

@@ -13,7 +13,9 @@ use crate::pools::{ConnectionCounts, Pools};
 use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
 
-const PING: &str = "SELECT 1 FROM images LIMIT 1";
+crate::prepared::statements! {
+    const PING = "SELECT 1 FROM images LIMIT 1";
+}
 
 /// What one database stores. A clone uses the same connections.
 ///
@@ -201,5 +203,3 @@ impl Store {
         }
     }
 }
-
-crate::prepared::statements!(PING);

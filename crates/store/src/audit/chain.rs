@@ -12,24 +12,26 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Value};
 
-const CREATE_CHAIN: &str = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
-     VALUES (:tenant, 0, :deleted_hash, 0, :deleted_hash) ON CONFLICT (tenant) DO NOTHING";
+crate::prepared::statements! {
+    const CREATE_CHAIN = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
+         VALUES (:tenant, 0, :deleted_hash, 0, :deleted_hash) ON CONFLICT (tenant) DO NOTHING";
 
-/// Locks the chain until the transaction ends, so that each entry has its own number.
-pub(super) const LOCK_CHAIN: &str = "UPDATE audit_chains SET last = last WHERE tenant = :tenant \
-     RETURNING deleted, deleted_hash, last, last_hash";
+    /// Locks the chain until the transaction ends, so that each entry has its own number.
+    pub(super) const LOCK_CHAIN = "UPDATE audit_chains SET last = last WHERE tenant = :tenant \
+         RETURNING deleted, deleted_hash, last, last_hash";
 
-const CHAIN: &str =
-    "SELECT deleted, deleted_hash, last, last_hash FROM audit_chains WHERE tenant = :tenant";
+    const CHAIN =
+        "SELECT deleted, deleted_hash, last, last_hash FROM audit_chains WHERE tenant = :tenant";
 
-const MOVE_END: &str =
-    "UPDATE audit_chains SET last = :number, last_hash = :previous WHERE tenant = :tenant";
+    const MOVE_END =
+        "UPDATE audit_chains SET last = :number, last_hash = :previous WHERE tenant = :tenant";
+
+    const TENANTS =
+        "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
+}
 
 const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash)";
-
-const TENANTS: &str =
-    "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
 
 impl Record for AuditChain {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -138,5 +140,3 @@ async fn append_to_chain(
         .await?;
     Ok(())
 }
-
-crate::prepared::statements!(CREATE_CHAIN, LOCK_CHAIN, CHAIN, MOVE_END, TENANTS; parts: INTO);

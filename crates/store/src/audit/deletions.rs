@@ -63,20 +63,27 @@ impl AuditDeletion {
     }
 }
 
-/// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
-/// entry that is too young ends the range.
-const EXPIRED: &str = "SELECT number, hash FROM audit_entries WHERE tenant = :tenant AND number <= :end \
-     AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = :tenant AND at >= :before), :highest) \
-     ORDER BY number DESC LIMIT 1";
+crate::prepared::statements! {
+    /// The newest of the oldest entries that are old enough. Entries of several servers can be a little out of order, so the first
+    /// entry that is too young ends the range.
+    const EXPIRED = "SELECT number, hash FROM audit_entries WHERE tenant = :tenant AND number <= :end \
+         AND number < coalesce((SELECT min(number) FROM audit_entries WHERE tenant = :tenant AND at >= :before), :highest) \
+         ORDER BY number DESC LIMIT 1";
 
-const HASHES: &str =
-    "SELECT hash FROM audit_entries WHERE tenant = :tenant AND number <= :number ORDER BY number";
+    const HASHES =
+        "SELECT hash FROM audit_entries WHERE tenant = :tenant AND number <= :number ORDER BY number";
 
-const INSERT: &str = "INSERT INTO audit_deletions (tenant, first, last, at, hashes, signature) \
-     VALUES (:tenant, :first, :last, :at, :hashes, :signature)";
+    const INSERT = "INSERT INTO audit_deletions (tenant, first, last, at, hashes, signature) \
+         VALUES (:tenant, :first, :last, :at, :hashes, :signature)";
 
-const DELETIONS: &str = "SELECT tenant, first, at, hashes, signature FROM audit_deletions \
-     WHERE tenant = :tenant AND first > :after ORDER BY first LIMIT :limit";
+    const DELETIONS = "SELECT tenant, first, at, hashes, signature FROM audit_deletions \
+         WHERE tenant = :tenant AND first > :after ORDER BY first LIMIT :limit";
+
+    const MOVE_START =
+        "UPDATE audit_chains SET deleted = :deleted, deleted_hash = :hash WHERE tenant = :tenant";
+
+    const DELETE = "DELETE FROM audit_entries WHERE tenant = :tenant AND number <= :number";
+}
 
 impl Record for AuditDeletion {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -95,11 +102,6 @@ impl Record for AuditDeletion {
         })
     }
 }
-
-const MOVE_START: &str =
-    "UPDATE audit_chains SET deleted = :deleted, deleted_hash = :hash WHERE tenant = :tenant";
-
-const DELETE: &str = "DELETE FROM audit_entries WHERE tenant = :tenant AND number <= :number";
 
 impl Store {
     /// Deletes at most `limit` of the oldest entries of a tenant, if they happened before `times.before`, and keeps their hashes
@@ -181,5 +183,3 @@ async fn record(
     connection.execute(INSERT, values).await?;
     Ok(())
 }
-
-crate::prepared::statements!(EXPIRED, HASHES, INSERT, DELETIONS, MOVE_START, DELETE);

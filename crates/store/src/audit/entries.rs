@@ -10,12 +10,14 @@ use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::values::Digest;
 
-const ENTRIES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
-     previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND number > :after ORDER BY number LIMIT :limit";
+crate::prepared::statements! {
+    const ENTRIES = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
+         previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND number > :after ORDER BY number LIMIT :limit";
 
-const SEARCHES: &str = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
-     previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND target = :collection AND action = 'search' \
-     AND number < :before ORDER BY number DESC LIMIT :limit";
+    const SEARCHES = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
+         previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND target = :collection AND action = 'search' \
+         AND number < :before ORDER BY number DESC LIMIT :limit";
+}
 
 impl Record for AuditEntry {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -71,5 +73,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(ENTRIES, SEARCHES);

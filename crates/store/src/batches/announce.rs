@@ -10,15 +10,17 @@ use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 
-const READY: &str = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
-     FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
-     WHERE c.ready_at <= :now AND (c.announced_at IS NULL OR c.announced_at <= :announced_before) \
-     AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-     ORDER BY c.ready_at LIMIT :limit";
+crate::prepared::statements! {
+    const READY = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
+         FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
+         WHERE c.ready_at <= :now AND (c.announced_at IS NULL OR c.announced_at <= :announced_before) \
+         AND b.cancelled_at IS NULL AND b.deletion IS NULL \
+         ORDER BY c.ready_at LIMIT :limit";
 
-/// A chunk that a worker has leased meanwhile is announced again when that lease ends.
-const MARK: &str = "UPDATE batch_chunks SET announced_at = :now \
-     WHERE batch_id = :batch AND number = :number AND lease_token = :token";
+    /// A chunk that a worker has leased meanwhile is announced again when that lease ends.
+    const MARK = "UPDATE batch_chunks SET announced_at = :now \
+         WHERE batch_id = :batch AND number = :number AND lease_token = :token";
+}
 
 impl Record for ReadyChunk {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -70,5 +72,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(READY, MARK);

@@ -14,15 +14,6 @@ use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::{Digest, Many};
 
-/// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
-/// fewest. An interactive batch goes before the other batches of its tenant.
-const NEXT_BATCH: &str = "SELECT b.id FROM batches b \
-     LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
-     WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-     AND b.models_key IN (:models_keys) AND b.tenant <> :except \
-     AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
-     ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
-
 macro_rules! next_chunk {
     ($lock:literal) => {
         concat!(
@@ -35,32 +26,43 @@ macro_rules! next_chunk {
     };
 }
 
-/// For a database with one writer at a time.
-const NEXT_CHUNK: &str = next_chunk!("");
+crate::prepared::statements! {
+    /// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
+    /// fewest. An interactive batch goes before the other batches of its tenant.
+    const NEXT_BATCH = "SELECT b.id FROM batches b \
+         LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
+         WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
+         AND b.models_key IN (:models_keys) AND b.tenant <> :except \
+         AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
+         ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
 
-/// Skips the chunks that another worker is claiming.
-const NEXT_FREE_CHUNK: &str = next_chunk!("FOR UPDATE OF c SKIP LOCKED");
+    /// For a database with one writer at a time.
+    const NEXT_CHUNK = next_chunk!("");
 
-const LEASE_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = :owner, lease_token = lease_token + 1, \
-     ready_at = :until, expired_leases = expired_leases + :expired, announced_at = NULL WHERE batch_id = :batch_id AND number = :number";
+    /// Skips the chunks that another worker is claiming.
+    const NEXT_FREE_CHUNK = next_chunk!("FOR UPDATE OF c SKIP LOCKED"), only postgres;
 
-const ITEMS_OF_CHUNK: &str = "SELECT position, attempts, payload, url, source, source_url \
-     FROM batch_items WHERE batch_id = :batch_id AND position >= :first_item AND position < :end AND state = 'queued' \
-     ORDER BY position";
+    const LEASE_CHUNK = "UPDATE batch_chunks SET lease_owner = :owner, lease_token = lease_token + 1, \
+         ready_at = :until, expired_leases = expired_leases + :expired, announced_at = NULL WHERE batch_id = :batch_id AND number = :number";
 
-const START_BATCH: &str = "UPDATE batches SET served = served + :served, queued = queued - :started, \
-     running = running + :started, started_at = coalesce(started_at, :now) WHERE id = :batch_id";
+    const ITEMS_OF_CHUNK = "SELECT position, attempts, payload, url, source, source_url \
+         FROM batch_items WHERE batch_id = :batch_id AND position >= :first_item AND position < :end AND state = 'queued' \
+         ORDER BY position";
 
-const SERVE_TENANT: &str =
-    "UPDATE batch_tenants SET served = served + :served WHERE tenant = :tenant";
+    const START_BATCH = "UPDATE batches SET served = served + :served, queued = queued - :started, \
+         running = running + :started, started_at = coalesce(started_at, :now) WHERE id = :batch_id";
 
-const EXTEND_LEASE: &str = "UPDATE batch_chunks SET ready_at = :until \
-     WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL";
+    const SERVE_TENANT =
+        "UPDATE batch_tenants SET served = served + :served WHERE tenant = :tenant";
 
-const BEGIN_ITEM: &str = "UPDATE batch_items SET attempts = attempts + 1 \
-     WHERE batch_id = :batch_id AND position = :position AND state = 'queued' AND EXISTS \
-     (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch_id AND c.number = :number \
-      AND c.lease_token = :token AND c.lease_owner IS NOT NULL)";
+    const EXTEND_LEASE = "UPDATE batch_chunks SET ready_at = :until \
+         WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL";
+
+    const BEGIN_ITEM = "UPDATE batch_items SET attempts = attempts + 1 \
+         WHERE batch_id = :batch_id AND position = :position AND state = 'queued' AND EXISTS \
+         (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch_id AND c.number = :number \
+          AND c.lease_token = :token AND c.lease_owner IS NOT NULL)";
+}
 
 /// A chunk that is ready.
 struct NextChunk {
@@ -208,15 +210,3 @@ async fn next_chunk(
         .fetch_optional(query, params!(batch, now))
         .await?)
 }
-
-crate::prepared::statements!(
-    NEXT_BATCH,
-    NEXT_CHUNK,
-    LEASE_CHUNK,
-    ITEMS_OF_CHUNK,
-    START_BATCH,
-    SERVE_TENANT,
-    EXTEND_LEASE,
-    BEGIN_ITEM;
-    postgres: NEXT_FREE_CHUNK
-);

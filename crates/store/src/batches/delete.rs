@@ -20,56 +20,58 @@ use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::Digest;
 
-/// The key is free again, so that the request can be sent again.
-const MARK: &str = "UPDATE batches SET deletion = :deletion, is_open = :is_open, idempotency_key = NULL \
-     WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
+crate::prepared::statements! {
+    /// The key is free again, so that the request can be sent again.
+    const MARK = "UPDATE batches SET deletion = :deletion, is_open = :is_open, idempotency_key = NULL \
+         WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
 
-/// Without its chunk, a lease is lost.
-const DELETE_CHUNKS: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch";
+    /// Without its chunk, a lease is lost.
+    const DELETE_CHUNKS = "DELETE FROM batch_chunks WHERE batch_id = :batch";
 
-const EXPIRED: &str = "SELECT tenant, id FROM batches \
-     WHERE deletion IS NULL AND expires_at <= :now ORDER BY expires_at LIMIT 100";
+    const EXPIRED = "SELECT tenant, id FROM batches \
+         WHERE deletion IS NULL AND expires_at <= :now ORDER BY expires_at LIMIT 100";
 
-const DELETED: &str =
-    "SELECT tenant, id FROM batches WHERE deletion IS NOT NULL ORDER BY id LIMIT :limit";
+    const DELETED =
+        "SELECT tenant, id FROM batches WHERE deletion IS NOT NULL ORDER BY id LIMIT :limit";
 
-/// Locks the batch until the transaction ends.
-const LOCK_DELETED: &str = "UPDATE batches SET payloads_due = payloads_due \
-     WHERE id = :batch AND deletion IS NOT NULL RETURNING deletion";
+    /// Locks the batch until the transaction ends.
+    const LOCK_DELETED = "UPDATE batches SET payloads_due = payloads_due \
+         WHERE id = :batch AND deletion IS NOT NULL RETURNING deletion";
 
-/// The scans that the batch made and that no item of another batch has.
-const OWN_SCANS: &str = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = :batch AND NOT EXISTS \
-     (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> :batch)";
+    /// The scans that the batch made and that no item of another batch has.
+    const OWN_SCANS = "SELECT s.id, s.image_id FROM scans s WHERE s.batch_id = :batch AND NOT EXISTS \
+         (SELECT 1 FROM batch_items i WHERE i.scan_id = s.id AND i.batch_id <> :batch)";
 
-const DELETE_SCAN: &str = "DELETE FROM scans WHERE id = :scan";
+    const DELETE_SCAN = "DELETE FROM scans WHERE id = :scan";
 
-const DELETE_IMAGE: &str = "DELETE FROM images WHERE id = :image AND NOT EXISTS \
-     (SELECT 1 FROM scans s WHERE s.image_id = :image)";
+    const DELETE_IMAGE = "DELETE FROM images WHERE id = :image AND NOT EXISTS \
+         (SELECT 1 FROM scans s WHERE s.image_id = :image)";
 
-const COUNT_FACES: &str = "SELECT count(*) AS faces, count(e.face_id) AS vectors FROM faces f \
-     LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = :scan";
+    const COUNT_FACES = "SELECT count(*) AS faces, count(e.face_id) AS vectors FROM faces f \
+         LEFT JOIN embeddings e ON e.face_id = f.id WHERE f.scan_id = :scan";
 
-const COUNT_VECTORS: &str = "SELECT CAST(0 AS bigint) AS faces, count(*) AS vectors \
-     FROM image_embeddings WHERE scan_id = :scan";
+    const COUNT_VECTORS = "SELECT CAST(0 AS bigint) AS faces, count(*) AS vectors \
+         FROM image_embeddings WHERE scan_id = :scan";
 
-const KEEP_COUNTS: &str = "INSERT INTO deleted_batches (id, tenant, operation, accepted, ok, error, \
-     dead, cancelled, scans, images, faces, vectors, deletion, created_at, deleted_at) \
-     SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, :scans, :images, :faces, :vectors, deletion, \
-     created_at, :now FROM batches WHERE id = :batch ON CONFLICT (id) DO NOTHING";
+    const KEEP_COUNTS = "INSERT INTO deleted_batches (id, tenant, operation, accepted, ok, error, \
+         dead, cancelled, scans, images, faces, vectors, deletion, created_at, deleted_at) \
+         SELECT id, tenant, operation, accepted, ok, error, dead, cancelled, :scans, :images, :faces, :vectors, deletion, \
+         created_at, :now FROM batches WHERE id = :batch ON CONFLICT (id) DO NOTHING";
 
-const DUE_PAYLOADS: &str = "SELECT tenant, id FROM batches \
-     WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT :limit";
+    const DUE_PAYLOADS = "SELECT tenant, id FROM batches \
+         WHERE payloads_due AND deletion IS NULL ORDER BY id LIMIT :limit";
 
-/// An item with another state may need its payload for another attempt.
-const FINISHED_PAYLOADS: &str = "SELECT DISTINCT i.payload FROM batch_items i \
-     WHERE i.batch_id = :batch AND i.payload IS NOT NULL AND (i.payload > :after OR :after IS NULL) \
-     AND i.state IN ('ok', 'cancelled') AND NOT EXISTS (SELECT 1 FROM batch_items o \
-         WHERE o.batch_id = :batch AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
-     ORDER BY i.payload LIMIT :limit";
+    /// An item with another state may need its payload for another attempt.
+    const FINISHED_PAYLOADS = "SELECT DISTINCT i.payload FROM batch_items i \
+         WHERE i.batch_id = :batch AND i.payload IS NOT NULL AND (i.payload > :after OR :after IS NULL) \
+         AND i.state IN ('ok', 'cancelled') AND NOT EXISTS (SELECT 1 FROM batch_items o \
+             WHERE o.batch_id = :batch AND o.payload = i.payload AND o.state NOT IN ('ok', 'cancelled')) \
+         ORDER BY i.payload LIMIT :limit";
 
-const DELETE: &str = "DELETE FROM batches WHERE id = :batch";
+    const DELETE = "DELETE FROM batches WHERE id = :batch";
 
-const SWEPT: &str = "UPDATE batches SET payloads_due = :payloads_due WHERE id = :batch";
+    const SWEPT = "UPDATE batches SET payloads_due = :payloads_due WHERE id = :batch";
+}
 
 impl Record for BatchKey {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -222,21 +224,3 @@ impl Counts {
         Ok(())
     }
 }
-
-crate::prepared::statements!(
-    MARK,
-    DELETE_CHUNKS,
-    EXPIRED,
-    DELETED,
-    LOCK_DELETED,
-    OWN_SCANS,
-    DELETE_SCAN,
-    DELETE_IMAGE,
-    COUNT_FACES,
-    COUNT_VECTORS,
-    KEEP_COUNTS,
-    DUE_PAYLOADS,
-    FINISHED_PAYLOADS,
-    DELETE,
-    SWEPT
-);

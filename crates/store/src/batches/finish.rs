@@ -13,42 +13,56 @@ use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Rows;
 
-/// Locks the chunk, so that no other worker takes it before the transaction ends.
-const LOCK_CHUNK: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL \
-     RETURNING batch_id, number, first_item, items";
+crate::prepared::statements! {
+    /// Locks the chunk, so that no other worker takes it before the transaction ends.
+    const LOCK_CHUNK = "UPDATE batch_chunks SET lease_token = lease_token \
+         WHERE batch_id = :batch_id AND number = :number AND lease_token = :token AND lease_owner IS NOT NULL \
+         RETURNING batch_id, number, first_item, items";
+
+    /// A batch that was cancelled while a worker had the chunk has no more attempts.
+    const CANCEL_REMAINING = "UPDATE batch_items SET state = 'cancelled' \
+         WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued' \
+         AND EXISTS (SELECT 1 FROM batches WHERE id = :batch AND cancelled_at IS NOT NULL)";
+
+    const REMAINING = "SELECT count(*) AS count FROM batch_items \
+         WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
+
+    const DELETE_CHUNK = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
+
+    const RETURN_CHUNK = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = :retry_at, announced_at = NULL \
+         WHERE batch_id = :batch AND number = :number";
+
+    const COUNT = "UPDATE batches SET running = running - :running, queued = queued + :returned, ok = ok + :ok, \
+         cached = cached + :cached, error = error + :error, dead = dead + :dead, cancelled = cancelled + :cancelled WHERE id = :batch";
+
+    /// The chunks of cancelled batches whose lease ended.
+    const ENDED_CHUNKS = "SELECT c.batch_id, c.number FROM batch_chunks c \
+         JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
+
+    /// Locks the chunk if its lease is still over.
+    const LOCK_ENDED = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
+         WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now \
+         RETURNING batch_id, number, first_item, items";
+}
 
 /// A finished item is not changed. The columns of the values are those of [`ItemValues::values`]. The range of positions keeps
 /// Postgres from reading the whole batch.
-const FINISH_ITEMS: &str = "UPDATE batch_items SET state = v.column2, cached = v.column3, \
+const FINISH_ITEMS: Statement = Statement::untested(
+    "UPDATE batch_items SET state = v.column2, cached = v.column3, \
      scan_id = v.column4, result = v.column5, error_code = v.column6, error_detail = v.column7, \
      attempts = attempts + :attempts FROM (VALUES :rows) AS v \
      WHERE batch_id = :batch AND position >= :first AND position <= :last AND position = v.column1 \
-     AND state = 'queued' RETURNING position";
+     AND state = 'queued' RETURNING position",
+);
 
 /// The number of items that one statement finishes. A statement has at most 1000 parameters.
 const ITEMS_PER_STATEMENT: usize = 140;
-
-/// A batch that was cancelled while a worker had the chunk has no more attempts.
-const CANCEL_REMAINING: &str = "UPDATE batch_items SET state = 'cancelled' \
-     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued' \
-     AND EXISTS (SELECT 1 FROM batches WHERE id = :batch AND cancelled_at IS NOT NULL)";
-
-const REMAINING: &str = "SELECT count(*) AS count FROM batch_items \
-     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
-
-const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
-
-const RETURN_CHUNK: &str = "UPDATE batch_chunks SET lease_owner = NULL, ready_at = :retry_at, announced_at = NULL \
-     WHERE batch_id = :batch AND number = :number";
-
-const COUNT: &str = "UPDATE batches SET running = running - :running, queued = queued + :returned, ok = ok + :ok, \
-     cached = cached + :cached, error = error + :error, dead = dead + :dead, cancelled = cancelled + :cancelled WHERE id = :batch";
 
 /// The changes of a batch's counts.
 #[derive(Default)]
@@ -59,15 +73,6 @@ struct Counts {
     dead: i64,
     cancelled: i64,
 }
-
-/// The chunks of cancelled batches whose lease ended.
-const ENDED_CHUNKS: &str = "SELECT c.batch_id, c.number FROM batch_chunks c \
-     JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
-
-/// Locks the chunk if its lease is still over.
-const LOCK_ENDED: &str = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
-     WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now \
-     RETURNING batch_id, number, first_item, items";
 
 record! {
     struct ChunkRow {
@@ -243,9 +248,3 @@ async fn return_chunk(
     }
     Ok(remaining)
 }
-
-crate::prepared::statements!(
-    LOCK_CHUNK, CANCEL_REMAINING, REMAINING, DELETE_CHUNK, RETURN_CHUNK, COUNT,
-    ENDED_CHUNKS, LOCK_ENDED;
-    parts: FINISH_ITEMS
-);

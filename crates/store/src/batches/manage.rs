@@ -13,44 +13,46 @@ use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::webhooks::{WebhookEvent, insert_deliveries};
 
-/// Locks the batch until the transaction ends.
-const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted \
-     WHERE tenant = :tenant AND id = :batch AND deletion IS NULL RETURNING next_chunk, chunk_size";
+crate::prepared::statements! {
+    /// Locks the batch until the transaction ends.
+    const LOCK_BATCH = "UPDATE batches SET submitted = submitted \
+         WHERE tenant = :tenant AND id = :batch AND deletion IS NULL RETURNING next_chunk, chunk_size";
 
-/// Locks the chunks of a tenant's batch. Workers lock a chunk before its batch, so whoever deletes chunks does it, too: in
-/// another order, the two could wait for each other.
-pub(super) const LOCK_CHUNKS: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = :batch AND EXISTS (SELECT 1 FROM batches b WHERE b.id = :batch AND b.tenant = :tenant)";
+    /// Locks the chunks of a tenant's batch. Workers lock a chunk before its batch, so whoever deletes chunks does it, too: in
+    /// another order, the two could wait for each other.
+    pub(super) const LOCK_CHUNKS = "UPDATE batch_chunks SET lease_token = lease_token \
+         WHERE batch_id = :batch AND EXISTS (SELECT 1 FROM batches b WHERE b.id = :batch AND b.tenant = :tenant)";
 
-const CANCEL: &str = "UPDATE batches SET cancelled_at = :cancelled_at, is_open = :is_open, payloads_due = :payloads_due \
-     WHERE id = :batch AND cancelled_at IS NULL AND finished_at IS NULL";
+    const CANCEL = "UPDATE batches SET cancelled_at = :cancelled_at, is_open = :is_open, payloads_due = :payloads_due \
+         WHERE id = :batch AND cancelled_at IS NULL AND finished_at IS NULL";
 
-/// Ends the items of chunks that no worker has.
-const CANCEL_ITEMS: &str = "UPDATE batch_items SET state = 'cancelled' \
-     WHERE batch_id = :batch AND state = 'queued' AND NOT EXISTS (SELECT 1 FROM batch_chunks c \
-         WHERE c.batch_id = :batch AND c.lease_owner IS NOT NULL \
-         AND batch_items.position >= c.first_item \
-         AND batch_items.position < c.first_item + c.items)";
+    /// Ends the items of chunks that no worker has.
+    const CANCEL_ITEMS = "UPDATE batch_items SET state = 'cancelled' \
+         WHERE batch_id = :batch AND state = 'queued' AND NOT EXISTS (SELECT 1 FROM batch_chunks c \
+             WHERE c.batch_id = :batch AND c.lease_owner IS NOT NULL \
+             AND batch_items.position >= c.first_item \
+             AND batch_items.position < c.first_item + c.items)";
 
-const DELETE_WAITING_CHUNKS: &str =
-    "DELETE FROM batch_chunks WHERE batch_id = :batch AND lease_owner IS NULL";
+    const DELETE_WAITING_CHUNKS =
+        "DELETE FROM batch_chunks WHERE batch_id = :batch AND lease_owner IS NULL";
 
-const COUNT_CANCELLED: &str =
-    "UPDATE batches SET queued = queued - :count, cancelled = cancelled + :count WHERE id = :batch";
+    const COUNT_CANCELLED =
+        "UPDATE batches SET queued = queued - :count, cancelled = cancelled + :count WHERE id = :batch";
 
-/// An item of a chunk that still exists is queued with that chunk.
-const FAILED_ITEMS: &str = "SELECT position FROM batch_items i \
-     WHERE batch_id = :batch AND state IN ('error', 'dead') AND NOT EXISTS \
-         (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch \
-          AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
-     ORDER BY position";
+    /// An item of a chunk that still exists is queued with that chunk.
+    const FAILED_ITEMS = "SELECT position FROM batch_items i \
+         WHERE batch_id = :batch AND state IN ('error', 'dead') AND NOT EXISTS \
+             (SELECT 1 FROM batch_chunks c WHERE c.batch_id = :batch \
+              AND i.position >= c.first_item AND i.position < c.first_item + c.items) \
+         ORDER BY position";
 
-const REQUEUE_ITEMS: &str = "UPDATE batch_items SET state = 'queued', attempts = 0, \
-     error_code = NULL, error_detail = NULL \
-     WHERE batch_id = :batch AND position >= :first AND position < :end AND state = :state";
+    const REQUEUE_ITEMS = "UPDATE batch_items SET state = 'queued', attempts = 0, \
+         error_code = NULL, error_detail = NULL \
+         WHERE batch_id = :batch AND position >= :first AND position < :end AND state = :state";
 
-const COUNT_REQUEUED: &str = "UPDATE batches SET queued = queued + :errors + :dead, error = error - :errors, \
-     dead = dead - :dead, next_chunk = :next_chunk, finished_at = NULL WHERE id = :batch";
+    const COUNT_REQUEUED = "UPDATE batches SET queued = queued + :errors + :dead, error = error - :errors, \
+         dead = dead - :dead, next_chunk = :next_chunk, finished_at = NULL WHERE id = :batch";
+}
 
 impl Store {
     /// Cancels a batch. A chunk that a worker has ends when the worker returns it, or with its lease. Returns `None` if the tenant has no such batch.
@@ -147,18 +149,6 @@ fn ranges(positions: &[i64], size: i32) -> Vec<(i64, i32)> {
     }
     ranges
 }
-
-crate::prepared::statements!(
-    LOCK_BATCH,
-    LOCK_CHUNKS,
-    CANCEL,
-    CANCEL_ITEMS,
-    DELETE_WAITING_CHUNKS,
-    COUNT_CANCELLED,
-    FAILED_ITEMS,
-    REQUEUE_ITEMS,
-    COUNT_REQUEUED
-);
 
 #[cfg(test)]
 mod tests {

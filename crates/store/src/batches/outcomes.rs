@@ -12,7 +12,9 @@ use crate::parameters::params;
 use crate::scans::{SavedScan, check_scan, save_scan};
 use crate::values::{Many, Value};
 
-const STORED: &str = "SELECT id FROM scans WHERE id IN (:ids)";
+crate::prepared::statements! {
+    const STORED = "SELECT id FROM scans WHERE id IN (:ids)";
+}
 
 /// An outcome as values of the columns of an item.
 pub(super) struct ItemValues<'a> {
@@ -163,5 +165,3 @@ async fn save_outcome(
         }),
     }
 }
-
-crate::prepared::statements!(STORED);

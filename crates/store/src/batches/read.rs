@@ -16,32 +16,6 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Many};
 
-const BATCH: &str = concat!(
-    "SELECT ",
-    batch_columns!(),
-    " FROM batches b WHERE tenant = :tenant AND id = :batch AND deletion IS NULL"
-);
-
-pub(super) const BATCH_BY_ID: &str = concat!(
-    "SELECT ",
-    batch_columns!(),
-    " FROM batches b WHERE id = :batch AND deletion IS NULL"
-);
-
-pub(super) const BATCH_BY_KEY: &str = concat!(
-    "SELECT ",
-    batch_columns!(),
-    " FROM batches b WHERE tenant = :tenant AND idempotency_key = :key AND deletion IS NULL"
-);
-
-/// Without the receipts, which can have hundreds of refused entries each.
-const BATCHES: &str = concat!(
-    "SELECT * FROM (SELECT ",
-    batch_columns!("NULL"),
-    " FROM batches b WHERE tenant = :tenant AND deletion IS NULL) b WHERE (state = :state OR :state IS NULL) \
-     AND (name = :name OR :name IS NULL) AND (id < :after OR :after IS NULL) ORDER BY id DESC LIMIT :limit"
-);
-
 /// SQL for the items of a batch, each with what `$columns` names. A queued item is running while a worker has its chunk.
 macro_rules! items {
     ($columns:literal) => {
@@ -58,41 +32,69 @@ macro_rules! items {
     };
 }
 
-const ITEMS: &str = concat!(
-    "SELECT * FROM ",
-    items!(
-        "i.position, i.item_id, i.metadata, i.attempts, i.cached, i.scan_id, i.result, \
-         i.error_code, i.error_detail"
-    ),
-    " AND position <= :last ORDER BY position"
-);
+crate::prepared::statements! {
+    const BATCH = concat!(
+        "SELECT ",
+        batch_columns!(),
+        " FROM batches b WHERE tenant = :tenant AND id = :batch AND deletion IS NULL"
+    );
 
-/// The inner query chooses the items first, so that no other item is measured.
-const ITEM_SIZES: &str = concat!(
-    "SELECT m.position, CAST(512 + coalesce(octet_length(CAST(m.metadata AS text)), 0) \
-         + coalesce(octet_length(m.error_detail), 0) + ",
-    tree_size!("m.result"),
-    " + ",
-    scan_size!("m.scan_id"),
-    " AS bigint) AS bytes FROM batch_items m WHERE m.batch_id = :batch AND m.position IN \
-         (SELECT position FROM ",
-    items!("i.position"),
-    " ORDER BY position LIMIT :limit) ORDER BY m.position"
-);
+    pub(super) const BATCH_BY_ID = concat!(
+        "SELECT ",
+        batch_columns!(),
+        " FROM batches b WHERE id = :batch AND deletion IS NULL"
+    );
 
-const QUEUE_DEPTH: &str = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
-     CAST(coalesce(sum(running), 0) AS bigint) AS running, \
-     (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= :now) AS oldest \
-     FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+    pub(super) const BATCH_BY_KEY = concat!(
+        "SELECT ",
+        batch_columns!(),
+        " FROM batches b WHERE tenant = :tenant AND idempotency_key = :key AND deletion IS NULL"
+    );
 
-const WAITING: &str = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS count FROM batches \
-     WHERE tenant = :tenant AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+    /// Without the receipts, which can have hundreds of refused entries each.
+    const BATCHES = concat!(
+        "SELECT * FROM (SELECT ",
+        batch_columns!("NULL"),
+        " FROM batches b WHERE tenant = :tenant AND deletion IS NULL) b WHERE (state = :state OR :state IS NULL) \
+         AND (name = :name OR :name IS NULL) AND (id < :after OR :after IS NULL) ORDER BY id DESC LIMIT :limit"
+    );
 
-const ACTIVE: &str = "SELECT id FROM batches \
-     WHERE id IN (:batches) AND cancelled_at IS NULL AND deletion IS NULL";
+    const ITEMS = concat!(
+        "SELECT * FROM ",
+        items!(
+            "i.position, i.item_id, i.metadata, i.attempts, i.cached, i.scan_id, i.result, \
+             i.error_code, i.error_detail"
+        ),
+        " AND position <= :last ORDER BY position"
+    );
 
-const RESULT: &str = "SELECT result FROM batch_items \
-     WHERE batch_id = :batch AND payload = :payload AND state = 'ok' AND result IS NOT NULL LIMIT 1";
+    /// The inner query chooses the items first, so that no other item is measured.
+    const ITEM_SIZES = concat!(
+        "SELECT m.position, CAST(512 + coalesce(octet_length(CAST(m.metadata AS text)), 0) \
+             + coalesce(octet_length(m.error_detail), 0) + ",
+        tree_size!("m.result"),
+        " + ",
+        scan_size!("m.scan_id"),
+        " AS bigint) AS bytes FROM batch_items m WHERE m.batch_id = :batch AND m.position IN \
+             (SELECT position FROM ",
+        items!("i.position"),
+        " ORDER BY position LIMIT :limit) ORDER BY m.position"
+    );
+
+    const QUEUE_DEPTH = "SELECT CAST(coalesce(sum(queued), 0) AS bigint) AS queued, \
+         CAST(coalesce(sum(running), 0) AS bigint) AS running, \
+         (SELECT min(ready_at) FROM batch_chunks WHERE ready_at <= :now) AS oldest \
+         FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+
+    const WAITING = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS count FROM batches \
+         WHERE tenant = :tenant AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+
+    const ACTIVE = "SELECT id FROM batches \
+         WHERE id IN (:batches) AND cancelled_at IS NULL AND deletion IS NULL";
+
+    const RESULT = "SELECT result FROM batch_items \
+         WHERE batch_id = :batch AND payload = :payload AND state = 'ok' AND result IS NOT NULL LIMIT 1";
+}
 
 impl Record for QueueDepth {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -206,16 +208,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(
-    BATCH,
-    BATCH_BY_ID,
-    BATCH_BY_KEY,
-    BATCHES,
-    ITEMS,
-    ITEM_SIZES,
-    QUEUE_DEPTH,
-    WAITING,
-    ACTIVE,
-    RESULT
-);

@@ -14,47 +14,52 @@ use crate::call::change;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::{Digest, Rows, Value};
 use crate::webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch};
 
-const INSERT_BATCH: &str = "INSERT INTO batches (id, tenant, name, operation, options, models, \
-     models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
-     running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent, key_id) \
-     VALUES (:id, :tenant, :name, :operation, :options, :models, :models_key, :priority, :idempotency_key, :chunk_size, 0, :is_open, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, :created_at, :expires_at, :payloads_due, :traceparent, :key_id) \
-     ON CONFLICT (tenant, idempotency_key) DO NOTHING";
+crate::prepared::statements! {
+    const INSERT_BATCH = "INSERT INTO batches (id, tenant, name, operation, options, models, \
+         models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
+         running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent, key_id) \
+         VALUES (:id, :tenant, :name, :operation, :options, :models, :models_key, :priority, :idempotency_key, :chunk_size, 0, :is_open, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, :created_at, :expires_at, :payloads_due, :traceparent, :key_id) \
+         ON CONFLICT (tenant, idempotency_key) DO NOTHING";
 
-/// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
-const LOCK_BATCH: &str = "UPDATE batches SET submitted = submitted WHERE id = :batch AND is_open \
-     AND cancelled_at IS NULL AND (submitted = :read_before OR :read_before IS NULL) RETURNING tenant, accepted, next_chunk, chunk_size";
+    /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
+    const LOCK_BATCH = "UPDATE batches SET submitted = submitted WHERE id = :batch AND is_open \
+         AND cancelled_at IS NULL AND (submitted = :read_before OR :read_before IS NULL) RETURNING tenant, accepted, next_chunk, chunk_size";
 
-const ADD_TO_COUNTS: &str = "UPDATE batches SET submitted = submitted + :read, \
-     accepted = accepted + :accepted, queued = queued + :accepted, next_chunk = :next_chunk, finished_at = NULL \
-     WHERE id = :batch";
+    const ADD_TO_COUNTS = "UPDATE batches SET submitted = submitted + :read, \
+         accepted = accepted + :accepted, queued = queued + :accepted, next_chunk = :next_chunk, finished_at = NULL \
+         WHERE id = :batch";
 
-/// Gives a tenant a place in the fair queue. Run it before the counts of its batch change.
-///
-/// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
-pub(super) const JOIN_FAIR_QUEUE: &str = "INSERT INTO batch_tenants (tenant, served) \
-     VALUES (:tenant, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
-         (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
-     ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
-     WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
-         (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
+    /// Gives a tenant a place in the fair queue. Run it before the counts of its batch change.
+    ///
+    /// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
+    pub(super) const JOIN_FAIR_QUEUE = "INSERT INTO batch_tenants (tenant, served) \
+         VALUES (:tenant, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
+             (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
+         ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
+         WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
+             (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
+
+    const COMPLETE = "UPDATE batches SET request_digest = :digest, receipt = :receipt, is_open = :stays_open \
+         WHERE id = :batch AND request_digest IS NULL";
+
+    const CLOSE = "UPDATE batches SET is_open = :is_open WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
+
+    const FINISH = "UPDATE batches SET finished_at = :now, payloads_due = :payloads_due WHERE id = :batch AND NOT is_open \
+         AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
+}
 
 /// A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
-const KNOWN_IDS: &str = "WITH sent (id) AS (VALUES :sent) SELECT (SELECT i.item_id FROM batch_items i \
-     WHERE i.batch_id = :batch AND i.item_id = sent.id) AS item_id FROM sent";
-
-const COMPLETE: &str = "UPDATE batches SET request_digest = :digest, receipt = :receipt, is_open = :stays_open \
-     WHERE id = :batch AND request_digest IS NULL";
-
-const CLOSE: &str = "UPDATE batches SET is_open = :is_open WHERE tenant = :tenant AND id = :batch AND deletion IS NULL";
-
-const FINISH: &str = "UPDATE batches SET finished_at = :now, payloads_due = :payloads_due WHERE id = :batch AND NOT is_open \
-     AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
+const KNOWN_IDS: Statement = Statement::untested(
+    "WITH sent (id) AS (VALUES :sent) SELECT (SELECT i.item_id FROM batch_items i \
+     WHERE i.batch_id = :batch AND i.item_id = sent.id) AS item_id FROM sent",
+);
 
 record! {
     struct LockedBatch {
@@ -274,11 +279,6 @@ pub(crate) async fn finish_if_done(
     }
     Ok(changed == 1)
 }
-
-crate::prepared::statements!(
-    INSERT_BATCH, LOCK_BATCH, ADD_TO_COUNTS, JOIN_FAIR_QUEUE, COMPLETE, CLOSE, FINISH;
-    parts: KNOWN_IDS
-);
 
 #[cfg(test)]
 mod tests {

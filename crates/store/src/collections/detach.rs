@@ -7,11 +7,13 @@ use crate::error::StoreError;
 use crate::parameters::params;
 use crate::values::Many;
 
-/// A face that is enrolled meanwhile would be deleted with its scan.
-const LOCK_FACES: &str = "UPDATE faces SET position = position WHERE scan_id IN (:scans)";
+crate::prepared::statements! {
+    /// A face that is enrolled meanwhile would be deleted with its scan.
+    const LOCK_FACES = "UPDATE faces SET position = position WHERE scan_id IN (:scans)";
 
-const DETACH: &str = "UPDATE enrollments SET face_id = NULL \
-     WHERE face_id IN (SELECT id FROM faces WHERE scan_id IN (:scans))";
+    const DETACH = "UPDATE enrollments SET face_id = NULL \
+         WHERE face_id IN (SELECT id FROM faces WHERE scan_id IN (:scans))";
+}
 
 /// Keeps the enrollments of faces whose scans are about to be deleted for another reason than an erasure.
 pub(crate) async fn detach_scans(
@@ -26,5 +28,3 @@ pub(crate) async fn detach_scans(
     connection.execute(DETACH, scans).await?;
     Ok(())
 }
-
-crate::prepared::statements!(LOCK_FACES, DETACH);

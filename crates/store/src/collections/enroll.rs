@@ -18,33 +18,35 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Floats, Value};
 
-/// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
-/// changes nothing locks the row in both databases.
-const LOCK_FACE: &str = "UPDATE faces SET position = position \
-     WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id";
+crate::prepared::statements! {
+    /// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
+    /// changes nothing locks the row in both databases.
+    const LOCK_FACE = "UPDATE faces SET position = position \
+         WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id";
 
-const FIND: &str = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
+    const FIND = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
 
-const LIVE: &str = concat!(
-    "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
-     WHERE c.id = :collection AND s.id = :subject AND ",
-    is_live!(":now")
-);
+    const LIVE = concat!(
+        "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
+         WHERE c.id = :collection AND s.id = :subject AND ",
+        is_live!(":now")
+    );
 
-const SEEN: &str = "UPDATE subjects SET last_seen_at = :now WHERE id = :subject";
+    const SEEN = "UPDATE subjects SET last_seen_at = :now WHERE id = :subject";
+
+    const ONE = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
+         JOIN collections c ON c.id = e.collection_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.id = :id";
+
+    const LIST = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
+         JOIN collections c ON c.id = e.collection_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.subject_id = :subject \
+         AND e.row_id > coalesce((SELECT row_id FROM enrollments WHERE id = :after), 0) ORDER BY e.row_id LIMIT :limit";
+}
 
 const INTO: &str = "enrollments (id, collection_id, subject_id, face_id, image_id, created_at, \
      is_acceptable, vector)";
-
-const ONE: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
-     JOIN collections c ON c.id = e.collection_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.id = :id";
-
-const LIST: &str = "SELECT e.id, e.subject_id, e.face_id, e.created_at FROM enrollments e \
-     JOIN collections c ON c.id = e.collection_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND e.subject_id = :subject \
-     AND e.row_id > coalesce((SELECT row_id FROM enrollments WHERE id = :after), 0) ORDER BY e.row_id LIMIT :limit";
 
 /// The greatest difference of the squared length of a vector from 1.
 const LENGTH_TOLERANCE: f64 = 0.01;
@@ -210,5 +212,3 @@ async fn check_subject(
         Ok(Enrolled::NotLive)
     }
 }
-
-crate::prepared::statements!(LOCK_FACE, FIND, LIVE, SEEN, ONE, LIST; parts: INTO);

@@ -16,34 +16,36 @@ use crate::purge::note_deletion;
 use crate::store::Store;
 use crate::times::micros;
 
-/// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
-const OVER: &str = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= :now \
-     UNION SELECT s.id, s.collection_id FROM subjects s \
-         JOIN collections c ON c.id = s.collection_id \
-         WHERE s.consent_expires_at <= :now AND c.consent_required \
-     UNION SELECT s.id, s.collection_id FROM collections c JOIN subjects s \
-         ON s.collection_id = c.id AND s.last_seen_at <= :now - c.retention_days * 86400000000 \
-     LIMIT :limit";
+crate::prepared::statements! {
+    /// Each part uses an index. A subject without any consent has no faces, so only its retention ends it.
+    const OVER = "SELECT s.id, s.collection_id FROM subjects s WHERE s.expires_at <= :now \
+         UNION SELECT s.id, s.collection_id FROM subjects s \
+             JOIN collections c ON c.id = s.collection_id \
+             WHERE s.consent_expires_at <= :now AND c.consent_required \
+         UNION SELECT s.id, s.collection_id FROM collections c JOIN subjects s \
+             ON s.collection_id = c.id AND s.last_seen_at <= :now - c.retention_days * 86400000000 \
+         LIMIT :limit";
 
-/// Waits for enrollments, which lock the collection before the subject.
-const LOCK: &str =
-    "UPDATE collections SET position = position WHERE id = :collection RETURNING tenant";
+    /// Waits for enrollments, which lock the collection before the subject.
+    const LOCK =
+        "UPDATE collections SET position = position WHERE id = :collection RETURNING tenant";
 
-/// A subject that was changed after it was found may not be over any more.
-const DELETE: &str = "DELETE FROM subjects WHERE id = :subject AND (expires_at <= :now OR EXISTS \
-     (SELECT 1 FROM collections c WHERE c.id = subjects.collection_id AND \
-     (subjects.last_seen_at + c.retention_days * 86400000000 <= :now \
-     OR (c.consent_required AND subjects.consent_expires_at <= :now))))";
+    /// A subject that was changed after it was found may not be over any more.
+    const DELETE = "DELETE FROM subjects WHERE id = :subject AND (expires_at <= :now OR EXISTS \
+         (SELECT 1 FROM collections c WHERE c.id = subjects.collection_id AND \
+         (subjects.last_seen_at + c.retention_days * 86400000000 <= :now \
+         OR (c.consent_required AND subjects.consent_expires_at <= :now))))";
 
-/// A library with a face whose time is over.
-const LIBRARY: &str = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
-     (SELECT 1 FROM enrollments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
-     AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1";
+    /// A library with a face whose time is over.
+    const LIBRARY = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
+         (SELECT 1 FROM enrollments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
+         AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1";
 
-const DELETE_FACES: &str = "DELETE FROM enrollments WHERE row_id IN \
-     (SELECT e.row_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
-     WHERE c.id = :library AND e.subject_id IS NULL \
-     AND e.created_at <= :now - c.retention_days * 86400000000 LIMIT :limit)";
+    const DELETE_FACES = "DELETE FROM enrollments WHERE row_id IN \
+         (SELECT e.row_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
+         WHERE c.id = :library AND e.subject_id IS NULL \
+         AND e.created_at <= :now - c.retention_days * 86400000000 LIMIT :limit)";
+}
 
 impl Store {
     /// Deletes at most `limit` subjects whose time is over or whose consent has ended, with their faces. Returns their number.
@@ -135,5 +137,3 @@ async fn note(
     });
     append(connection, entry.as_slice()).await
 }
-
-crate::prepared::statements!(OVER, LOCK, DELETE, LIBRARY, DELETE_FACES);

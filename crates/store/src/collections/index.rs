@@ -15,34 +15,36 @@ use crate::values::Many;
 /// The rows of one statement.
 const MAX_ROWS: usize = 500;
 
-const POSITIONS: &str =
-    "SELECT id, vector_space, dim, position, enrolled FROM collections WHERE NOT is_erased";
+crate::prepared::statements! {
+    const POSITIONS =
+        "SELECT id, vector_space, dim, position, enrolled FROM collections WHERE NOT is_erased";
 
-const POSITION: &str = "SELECT id, vector_space, dim, position, enrolled FROM collections \
-     WHERE id = :collection AND NOT is_erased";
+    const POSITION = "SELECT id, vector_space, dim, position, enrolled FROM collections \
+         WHERE id = :collection AND NOT is_erased";
 
-const ROWS: &str = "SELECT row_id, vector FROM enrollments \
-     WHERE collection_id = :collection AND row_id > :after ORDER BY row_id LIMIT :limit";
+    const ROWS = "SELECT row_id, vector FROM enrollments \
+         WHERE collection_id = :collection AND row_id > :after ORDER BY row_id LIMIT :limit";
 
-const ROWS_OF: &str = "SELECT row_id, vector FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
+    const ROWS_OF = "SELECT row_id, vector FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
 
-const CHANGES: &str = "SELECT position, is_added, row_id FROM index_changes \
-     WHERE collection_id = :collection AND position > :after ORDER BY position LIMIT :limit";
+    const CHANGES = "SELECT position, is_added, row_id FROM index_changes \
+         WHERE collection_id = :collection AND position > :after ORDER BY position LIMIT :limit";
 
-const TRIM: &str =
-    "DELETE FROM index_changes WHERE collection_id = :collection AND position <= :up_to";
+    const TRIM =
+        "DELETE FROM index_changes WHERE collection_id = :collection AND position <= :up_to";
 
-const LIVE: &str = concat!(
-    "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
-     m.person_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
-     LEFT JOIN subjects s ON s.id = e.subject_id \
-     LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND (",
-    is_live_face!(":now"),
-    " OR ",
-    is_live!(":now"),
-    ") AND e.row_id IN (:rows)"
-);
+    const LIVE = concat!(
+        "SELECT e.row_id, e.id, e.subject_id, e.face_id, e.created_at, e.vector, s.external_id, \
+         m.person_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \
+         LEFT JOIN subjects s ON s.id = e.subject_id \
+         LEFT JOIN memberships m ON m.row_id = e.row_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND (",
+        is_live_face!(":now"),
+        " OR ",
+        is_live!(":now"),
+        ") AND e.row_id IN (:rows)"
+    );
+}
 
 impl Store {
     /// Returns the rows that may be in a response at the time `now`: those of this collection of this tenant, whose subject's
@@ -148,5 +150,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(POSITIONS, POSITION, ROWS, ROWS_OF, CHANGES, TRIM, LIVE);

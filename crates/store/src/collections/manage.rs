@@ -11,13 +11,9 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::micros;
-
-const INSERT: &str = "INSERT INTO collections (id, tenant, name, kind, vector_space, dim, purpose, \
-     legal_basis, consent_required, retention_days, far, created_at) \
-     VALUES (:id, :tenant, :name, :kind, :vector_space, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
-     ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -29,36 +25,43 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("WHERE tenant = :tenant AND id = :collection AND NOT is_erased");
+crate::prepared::statements! {
+    const INSERT = "INSERT INTO collections (id, tenant, name, kind, vector_space, dim, purpose, \
+         legal_basis, consent_required, retention_days, far, created_at) \
+         VALUES (:id, :tenant, :name, :kind, :vector_space, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
+         ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
 
-const BY_ID: &str = select!("WHERE id = :id AND NOT is_erased");
+    const ONE = select!("WHERE tenant = :tenant AND id = :collection AND NOT is_erased");
 
-const LIST: &str =
-    select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
+    const BY_ID = select!("WHERE id = :id AND NOT is_erased");
 
-const SUPPRESSION: &str = select!(
-    "WHERE tenant = :tenant AND kind = :Suppression AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
-);
+    const LIST =
+        select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
 
-const SIZE: &str = "SELECT \
-     (SELECT count(*) FROM subjects WHERE collection_id = :id) AS subjects, \
-     enrolled AS enrollments FROM collections WHERE id = :id";
+    const SUPPRESSION = select!(
+        "WHERE tenant = :tenant AND kind = :Suppression AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
+    );
 
-/// Waits for other changes of the collection.
-const LOCK: &str = "UPDATE collections SET position = position \
-     WHERE tenant = :tenant AND id = :collection AND NOT is_erased RETURNING id";
+    const SIZE = "SELECT \
+         (SELECT count(*) FROM subjects WHERE collection_id = :id) AS subjects, \
+         enrolled AS enrollments FROM collections WHERE id = :id";
 
-const WITH_NAME: &str = "SELECT id FROM collections WHERE tenant = :tenant AND name = :name AND id <> :collection \
-     AND NOT is_erased";
+    /// Waits for other changes of the collection.
+    const LOCK = "UPDATE collections SET position = position \
+         WHERE tenant = :tenant AND id = :collection AND NOT is_erased RETURNING id";
 
-const CHANGE: &str = "UPDATE collections SET name = :name, legal_basis = :legal_basis, \
-     consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :id";
+    const WITH_NAME = "SELECT id FROM collections WHERE tenant = :tenant AND name = :name AND id <> :collection \
+         AND NOT is_erased";
 
-/// Deletes the enrollments of subjects without any consent, if the collection requires one.
-pub(super) const DELETE_WITHOUT_CONSENT: &str = "DELETE FROM enrollments WHERE collection_id = :collection \
-     AND EXISTS (SELECT 1 FROM collections c WHERE c.id = :collection AND c.consent_required) \
-     AND subject_id IN (SELECT s.id FROM subjects s \
-         WHERE s.collection_id = :collection AND s.consent_expires_at IS NULL)";
+    const CHANGE = "UPDATE collections SET name = :name, legal_basis = :legal_basis, \
+         consent_required = :consent_required, retention_days = :retention_days, far = :far WHERE tenant = :tenant AND id = :id";
+
+    /// Deletes the enrollments of subjects without any consent, if the collection requires one.
+    pub(super) const DELETE_WITHOUT_CONSENT = "DELETE FROM enrollments WHERE collection_id = :collection \
+         AND EXISTS (SELECT 1 FROM collections c WHERE c.id = :collection AND c.consent_required) \
+         AND subject_id IN (SELECT s.id FROM subjects s \
+             WHERE s.collection_id = :collection AND s.consent_expires_at IS NULL)";
+}
 
 impl Store {
     /// Creates a collection. [`Written::Taken`] if the tenant has one with its name.
@@ -171,7 +174,7 @@ impl Store {
 /// Runs a statement with the values of a collection.
 async fn write(
     connection: &mut Connection<'_>,
-    statement: &'static str,
+    statement: Statement,
     collection: &Collection,
 ) -> Result<u64, sqlx::Error> {
     let terms = &collection.terms;
@@ -208,16 +211,3 @@ pub(crate) async fn lock(
     let values = params!(tenant = key.tenant, collection = key.id);
     Ok(connection.exists(LOCK, values).await?)
 }
-
-crate::prepared::statements!(
-    INSERT,
-    ONE,
-    BY_ID,
-    LIST,
-    SUPPRESSION,
-    SIZE,
-    LOCK,
-    WITH_NAME,
-    CHANGE,
-    DELETE_WITHOUT_CONSENT
-);

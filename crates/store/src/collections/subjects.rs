@@ -11,12 +11,9 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::micros;
-
-const INSERT: &str = "INSERT INTO subjects (id, collection_id, external_id, metadata, \
-     consent_reference, consent_given_at, consent_expires_at, expires_at, created_at, last_seen_at) \
-     VALUES (:id, :collection_id, :external_id, :metadata, :consent_reference, :consent_given_at, :consent_expires_at, :expires_at, :created_at, :last_seen_at)";
 
 macro_rules! select {
     ($rest:literal) => {
@@ -30,18 +27,24 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!("s.id = :id");
+crate::prepared::statements! {
+    const INSERT = "INSERT INTO subjects (id, collection_id, external_id, metadata, \
+         consent_reference, consent_given_at, consent_expires_at, expires_at, created_at, last_seen_at) \
+         VALUES (:id, :collection_id, :external_id, :metadata, :consent_reference, :consent_given_at, :consent_expires_at, :expires_at, :created_at, :last_seen_at)";
 
-const LIST: &str = select!("s.id > :after ORDER BY s.id LIMIT :limit");
+    const ONE = select!("s.id = :id");
 
-const WITH_EXTERNAL_ID: &str =
-    select!("s.id > :after AND s.external_id = :external_id ORDER BY s.id LIMIT :limit");
+    const LIST = select!("s.id > :after ORDER BY s.id LIMIT :limit");
 
-const TAKEN: &str = "SELECT id FROM subjects WHERE collection_id = :collection_id AND external_id = :external_id AND id <> :id";
+    const WITH_EXTERNAL_ID =
+        select!("s.id > :after AND s.external_id = :external_id ORDER BY s.id LIMIT :limit");
 
-const CHANGE: &str = "UPDATE subjects SET external_id = :external_id, metadata = :metadata, \
-     consent_reference = :consent_reference, consent_given_at = :consent_given_at, consent_expires_at = :consent_expires_at, expires_at = :expires_at, \
-     last_seen_at = :last_seen_at WHERE collection_id = :collection_id AND id = :id";
+    const TAKEN = "SELECT id FROM subjects WHERE collection_id = :collection_id AND external_id = :external_id AND id <> :id";
+
+    const CHANGE = "UPDATE subjects SET external_id = :external_id, metadata = :metadata, \
+         consent_reference = :consent_reference, consent_given_at = :consent_given_at, consent_expires_at = :consent_expires_at, expires_at = :expires_at, \
+         last_seen_at = :last_seen_at WHERE collection_id = :collection_id AND id = :id";
+}
 
 impl Store {
     /// Creates a subject in a collection of a tenant.
@@ -149,7 +152,7 @@ impl Store {
 /// Runs a statement with the values of a subject.
 async fn write(
     connection: &mut Connection<'_>,
-    statement: &'static str,
+    statement: Statement,
     subject: &Subject,
 ) -> Result<(), StoreError> {
     let details = &subject.details;
@@ -180,5 +183,3 @@ async fn is_taken(connection: &mut Connection<'_>, subject: &Subject) -> Result<
     );
     Ok(connection.exists(TAKEN, values).await?)
 }
-
-crate::prepared::statements!(INSERT, ONE, LIST, WITH_EXTERNAL_ID, TAKEN, CHANGE);

@@ -11,59 +11,62 @@ use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::store::Store;
 use crate::values::Many;
 
 /// The rows that one transaction deletes, so that other writers do not wait long.
 const PAGE: i64 = 1000;
 
-const MARK: &str =
-    "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant AND id = :id";
+crate::prepared::statements! {
+    const MARK =
+        "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant AND id = :id";
 
-const MARK_ALL: &str = "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant";
+    const MARK_ALL = "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant";
 
-/// Waits for changes of the collection that began before it was marked.
-const LOCK: &str = "UPDATE collections SET position = position WHERE id = :id";
+    /// Waits for changes of the collection that began before it was marked.
+    const LOCK = "UPDATE collections SET position = position WHERE id = :id";
 
-const MARKED: &str =
-    "SELECT id FROM collections WHERE tenant = :tenant AND is_erased ORDER BY id LIMIT 1";
+    const MARKED =
+        "SELECT id FROM collections WHERE tenant = :tenant AND is_erased ORDER BY id LIMIT 1";
 
-const ENROLLMENTS: &str = "DELETE FROM enrollments WHERE row_id IN \
-     (SELECT row_id FROM enrollments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
+    const ENROLLMENTS = "DELETE FROM enrollments WHERE row_id IN \
+         (SELECT row_id FROM enrollments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
 
-const SUBJECTS: &str = "DELETE FROM subjects WHERE id IN \
-     (SELECT id FROM subjects WHERE collection_id = :id ORDER BY id LIMIT :page)";
+    const SUBJECTS = "DELETE FROM subjects WHERE id IN \
+         (SELECT id FROM subjects WHERE collection_id = :id ORDER BY id LIMIT :page)";
 
-const COLLECTION: &str = "DELETE FROM collections WHERE id = :id";
+    const COLLECTION = "DELETE FROM collections WHERE id = :id";
 
-const ENROLLMENTS_OF_SUBJECT: &str = "DELETE FROM enrollments WHERE subject_id = :id";
+    const ENROLLMENTS_OF_SUBJECT = "DELETE FROM enrollments WHERE subject_id = :id";
 
-const SUBJECT: &str = "DELETE FROM subjects WHERE id = :id";
+    const SUBJECT = "DELETE FROM subjects WHERE id = :id";
 
-const ENROLLMENT: &str = "DELETE FROM enrollments WHERE id = :id";
+    const ENROLLMENT = "DELETE FROM enrollments WHERE id = :id";
 
-const OF_SUBJECT: &str = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
-     WHERE c.tenant = :tenant AND s.id = :id";
+    const OF_SUBJECT = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
+         WHERE c.tenant = :tenant AND s.id = :id";
 
-const OF_ENROLLMENT: &str = "SELECT c.id FROM collections c \
-     JOIN enrollments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
+    const OF_ENROLLMENT = "SELECT c.id FROM collections c \
+         JOIN enrollments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
 
-const OF_PERSON: &str = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
-     WHERE c.tenant = :tenant AND p.id = :id";
+    const OF_PERSON = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
+         WHERE c.tenant = :tenant AND p.id = :id";
 
-/// A trigger deletes the person with the last face.
-const FACES_OF_PERSON: &str = "DELETE FROM enrollments WHERE row_id IN \
-     (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
+    /// A trigger deletes the person with the last face.
+    const FACES_OF_PERSON = "DELETE FROM enrollments WHERE row_id IN \
+         (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
 
-const WITH_FACES: &str =
-    "SELECT DISTINCT collection_id AS id FROM enrollments WHERE face_id IN (:ids) ORDER BY id";
+    const WITH_FACES =
+        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE face_id IN (:ids) ORDER BY id";
 
-const WITH_IMAGES: &str =
-    "SELECT DISTINCT collection_id AS id FROM enrollments WHERE image_id IN (:ids) ORDER BY id";
+    const WITH_IMAGES =
+        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE image_id IN (:ids) ORDER BY id";
 
-const ENROLLMENTS_OF_FACES: &str = "DELETE FROM enrollments WHERE face_id IN (:ids)";
+    const ENROLLMENTS_OF_FACES = "DELETE FROM enrollments WHERE face_id IN (:ids)";
 
-const ENROLLMENTS_OF_IMAGES: &str = "DELETE FROM enrollments WHERE image_id IN (:ids)";
+    const ENROLLMENTS_OF_IMAGES = "DELETE FROM enrollments WHERE image_id IN (:ids)";
+}
 
 /// Hides the collections of a target from every other call. Run it in the transaction that begins the erasure.
 pub(super) async fn mark_collections(
@@ -161,7 +164,7 @@ async fn erase_marked(
 /// Locks the collection that a query finds. Returns false if there is none.
 async fn lock_collection(
     connection: &mut Connection<'_>,
-    query: &'static str,
+    query: Statement,
     (tenant, id): (&str, Uuid),
 ) -> Result<bool, StoreError> {
     let collection: Option<Uuid> = connection
@@ -202,24 +205,3 @@ pub(super) async fn erase_enrollments_of(
     }
     Ok(connection.execute(delete, ids).await?)
 }
-
-crate::prepared::statements!(
-    MARK,
-    MARK_ALL,
-    LOCK,
-    MARKED,
-    ENROLLMENTS,
-    SUBJECTS,
-    COLLECTION,
-    ENROLLMENTS_OF_SUBJECT,
-    SUBJECT,
-    ENROLLMENT,
-    OF_SUBJECT,
-    OF_ENROLLMENT,
-    OF_PERSON,
-    FACES_OF_PERSON,
-    WITH_FACES,
-    WITH_IMAGES,
-    ENROLLMENTS_OF_FACES,
-    ENROLLMENTS_OF_IMAGES
-);

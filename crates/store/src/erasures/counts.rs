@@ -7,10 +7,12 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 
-const ADD: &str = "UPDATE erasures SET images = images + :images, scans = scans + :scans, faces = faces + :faces, \
-     vectors = vectors + :vectors, batches = batches + :batches, items = items + :items, payloads = payloads + :payloads, \
-     subjects = subjects + :subjects, enrollments = enrollments + :enrollments \
-     WHERE id = :erasure";
+crate::prepared::statements! {
+    const ADD = "UPDATE erasures SET images = images + :images, scans = scans + :scans, faces = faces + :faces, \
+         vectors = vectors + :vectors, batches = batches + :batches, items = items + :items, payloads = payloads + :payloads, \
+         subjects = subjects + :subjects, enrollments = enrollments + :enrollments \
+         WHERE id = :erasure";
+}
 
 /// Adds to the counts of an erasure.
 pub(super) async fn add(
@@ -34,5 +36,3 @@ pub(super) async fn add(
     connection.execute(ADD, values).await?;
     Ok(())
 }
-
-crate::prepared::statements!(ADD);

@@ -15,19 +15,21 @@ use crate::record::record;
 /// The least IoU at which faces of two scans of one image are the same face.
 const SAME_FACE_IOU: f32 = 0.5;
 
-/// Finds and locks the image of a face. SQLite has no `FOR UPDATE`, but an update that changes nothing locks the row in
-/// both databases.
-const LOCK_IMAGE_OF_FACE: &str = "UPDATE images SET tenant = tenant \
-     WHERE tenant = :tenant AND id = (SELECT image_id FROM faces WHERE id = :id) RETURNING id";
+crate::prepared::statements! {
+    /// Finds and locks the image of a face. SQLite has no `FOR UPDATE`, but an update that changes nothing locks the row in
+    /// both databases.
+    const LOCK_IMAGE_OF_FACE = "UPDATE images SET tenant = tenant \
+         WHERE tenant = :tenant AND id = (SELECT image_id FROM faces WHERE id = :id) RETURNING id";
 
-/// Without results and vectors, because an image can have any number of scans.
-const BOXES_OF_IMAGE: &str = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
-     EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
-     FROM faces f WHERE f.image_id = :image";
+    /// Without results and vectors, because an image can have any number of scans.
+    const BOXES_OF_IMAGE = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
+         EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
+         FROM faces f WHERE f.image_id = :image";
 
-const DELETE: &str = "DELETE FROM faces WHERE id = :id";
+    const DELETE = "DELETE FROM faces WHERE id = :id";
 
-const END_CACHING: &str = "UPDATE scans SET answers_cache = :answers_cache WHERE id = :scan_id";
+    const END_CACHING = "UPDATE scans SET answers_cache = :answers_cache WHERE id = :scan_id";
+}
 
 record! {
     struct FaceBox {
@@ -97,5 +99,3 @@ fn is_same_face(face: &FaceBox, other: &FaceBox) -> bool {
     other.id == face.id
         || (other.scan_id != face.scan_id && other.bbox().iou(&face.bbox()) >= SAME_FACE_IOU)
 }
-
-crate::prepared::statements!(LOCK_IMAGE_OF_FACE, BOXES_OF_IMAGE, DELETE, END_CACHING);

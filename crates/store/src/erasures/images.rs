@@ -10,26 +10,10 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::{Params, params};
+use crate::prepared::Statement;
 use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::values::Many;
-
-const ONE: &str = "SELECT id, NULL AS source_url FROM images \
-     WHERE tenant = :tenant AND id > :after AND id = :image LIMIT :limit";
-
-const OF_SOURCE: &str = "SELECT id, NULL AS source_url FROM images WHERE tenant = :tenant AND id > :after \
-     AND id IN (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id > :after) \
-     ORDER BY id LIMIT :limit";
-
-/// The caller compares the hosts, because SQL cannot read a URL. A page has all URLs of its images.
-const WITH_URL: &str = "SELECT i.id, s.source_url FROM \
-     (SELECT id FROM images WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit) i \
-     LEFT JOIN image_sources s ON s.image_id = i.id ORDER BY i.id";
-
-const OF_TENANT: &str = "SELECT id, NULL AS source_url FROM images \
-     WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
-
-const OWN: &str = "SELECT id FROM images WHERE tenant = :tenant AND id IN (:images)";
 
 /// `$tables` has the image under the name `i`.
 macro_rules! count {
@@ -42,17 +26,36 @@ macro_rules! count {
     };
 }
 
-const COUNT_SCANS: &str = count!("JOIN scans s ON s.image_id = i.id");
+crate::prepared::statements! {
+    const ONE = "SELECT id, NULL AS source_url FROM images \
+         WHERE tenant = :tenant AND id > :after AND id = :image LIMIT :limit";
 
-const COUNT_FACES: &str = count!("JOIN faces f ON f.image_id = i.id");
+    const OF_SOURCE = "SELECT id, NULL AS source_url FROM images WHERE tenant = :tenant AND id > :after \
+         AND id IN (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id > :after) \
+         ORDER BY id LIMIT :limit";
 
-const COUNT_FACE_VECTORS: &str =
-    count!("JOIN faces f ON f.image_id = i.id JOIN embeddings e ON e.face_id = f.id");
+    /// The caller compares the hosts, because SQL cannot read a URL. A page has all URLs of its images.
+    const WITH_URL = "SELECT i.id, s.source_url FROM \
+         (SELECT id FROM images WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit) i \
+         LEFT JOIN image_sources s ON s.image_id = i.id ORDER BY i.id";
 
-const COUNT_IMAGE_VECTORS: &str =
-    count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");
+    const OF_TENANT = "SELECT id, NULL AS source_url FROM images \
+         WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
 
-const DELETE: &str = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
+    const OWN = "SELECT id FROM images WHERE tenant = :tenant AND id IN (:images)";
+
+    const COUNT_SCANS = count!("JOIN scans s ON s.image_id = i.id");
+
+    const COUNT_FACES = count!("JOIN faces f ON f.image_id = i.id");
+
+    const COUNT_FACE_VECTORS =
+        count!("JOIN faces f ON f.image_id = i.id JOIN embeddings e ON e.face_id = f.id");
+
+    const COUNT_IMAGE_VECTORS =
+        count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");
+
+    const DELETE = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
+}
 
 impl Record for ImageToErase {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -143,22 +146,9 @@ impl Store {
 
 async fn count(
     connection: &mut Connection<'_>,
-    query: &'static str,
+    query: Statement,
     images: &Params<'_>,
 ) -> Result<u64, StoreError> {
     let count: i64 = connection.fetch_one(query, images).await?;
     Ok(count.try_into().unwrap_or(0))
 }
-
-crate::prepared::statements!(
-    ONE,
-    OF_SOURCE,
-    WITH_URL,
-    OF_TENANT,
-    OWN,
-    COUNT_SCANS,
-    COUNT_FACES,
-    COUNT_FACE_VECTORS,
-    COUNT_IMAGE_VECTORS,
-    DELETE
-);

@@ -14,9 +14,6 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Many};
 
-const BATCHES: &str =
-    "SELECT id FROM batches WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
-
 macro_rules! items {
     ($filter:literal) => {
         concat!(
@@ -28,50 +25,55 @@ macro_rules! items {
     };
 }
 
-const OF_IMAGE: &str = items!(
-    "payload IN (SELECT sha256 FROM images WHERE id = :image) \
-     OR scan_id IN (SELECT id FROM scans WHERE image_id = :image)"
-);
+crate::prepared::statements! {
+    const BATCHES =
+        "SELECT id FROM batches WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
 
-const OF_SOURCE: &str = items!("source = :source");
+    const OF_IMAGE = items!(
+        "payload IN (SELECT sha256 FROM images WHERE id = :image) \
+         OR scan_id IN (SELECT id FROM scans WHERE image_id = :image)"
+    );
 
-/// The caller compares the hosts, because SQL cannot read a URL.
-const WITH_URL: &str = items!("url IS NOT NULL OR source_url IS NOT NULL");
+    const OF_SOURCE = items!("source = :source");
 
-/// Locks the chunks of an item. An item that failed and was queued again can be in two.
-const LOCK_CHUNKS: &str = "UPDATE batch_chunks SET lease_token = lease_token \
-     WHERE batch_id = :batch AND first_item <= :position AND first_item + items > :position \
-     RETURNING number, first_item, items, lease_owner";
+    /// The caller compares the hosts, because SQL cannot read a URL.
+    const WITH_URL = items!("url IS NOT NULL OR source_url IS NOT NULL");
 
-const END_LEASE: &str = "UPDATE batch_chunks SET lease_owner = NULL, lease_token = lease_token + 1, \
-     ready_at = :now, announced_at = NULL WHERE batch_id = :batch AND number = :number";
+    /// Locks the chunks of an item. An item that failed and was queued again can be in two.
+    const LOCK_CHUNKS = "UPDATE batch_chunks SET lease_token = lease_token \
+         WHERE batch_id = :batch AND first_item <= :position AND first_item + items > :position \
+         RETURNING number, first_item, items, lease_owner";
 
-const QUEUED: &str = "SELECT count(*) AS count FROM batch_items \
-     WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
+    const END_LEASE = "UPDATE batch_chunks SET lease_owner = NULL, lease_token = lease_token + 1, \
+         ready_at = :now, announced_at = NULL WHERE batch_id = :batch AND number = :number";
 
-const RETURN_ITEMS: &str =
-    "UPDATE batches SET running = running - :running, queued = queued + :running WHERE id = :batch";
+    const QUEUED = "SELECT count(*) AS count FROM batch_items \
+         WHERE batch_id = :batch AND position >= :first_item AND position < :end AND state = 'queued'";
 
-const CLEAR: &str = "UPDATE batch_items SET item_id = NULL, payload = NULL, url = NULL, source = NULL, \
-     source_url = NULL, metadata = NULL, result = NULL, error_code = 'erased', \
-     error_detail = 'the image was erased' WHERE batch_id = :batch AND position IN (:positions)";
+    const RETURN_ITEMS =
+        "UPDATE batches SET running = running - :running, queued = queued + :running WHERE id = :batch";
 
-const CANCEL: &str = "UPDATE batch_items SET state = 'cancelled' \
-     WHERE batch_id = :batch AND state = :state AND position IN (:positions)";
+    const CLEAR = "UPDATE batch_items SET item_id = NULL, payload = NULL, url = NULL, source = NULL, \
+         source_url = NULL, metadata = NULL, result = NULL, error_code = 'erased', \
+         error_detail = 'the image was erased' WHERE batch_id = :batch AND position IN (:positions)";
 
-const SHARED: &str = "SELECT DISTINCT payload FROM batch_items \
-     WHERE batch_id = :batch AND payload IN (:hashes) AND position NOT IN (:positions)";
+    const CANCEL = "UPDATE batch_items SET state = 'cancelled' \
+         WHERE batch_id = :batch AND state = :state AND position IN (:positions)";
 
-const COUNT: &str = "UPDATE batches SET queued = queued - :queued, error = error - :errors, dead = dead - :dead, \
-     cancelled = cancelled + :queued + :errors + :dead WHERE id = :batch";
+    const SHARED = "SELECT DISTINCT payload FROM batch_items \
+         WHERE batch_id = :batch AND payload IN (:hashes) AND position NOT IN (:positions)";
 
-const DELETE_CHUNK: &str = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
+    const COUNT = "UPDATE batches SET queued = queued - :queued, error = error - :errors, dead = dead - :dead, \
+         cancelled = cancelled + :queued + :errors + :dead WHERE id = :batch";
 
-const DELETE_WEBHOOKS: &str = "DELETE FROM webhooks WHERE tenant = :tenant";
+    const DELETE_CHUNK = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
 
-const DELETE_WEBHOOK_HOSTS: &str = "DELETE FROM webhook_hosts WHERE tenant = :tenant";
+    const DELETE_WEBHOOKS = "DELETE FROM webhooks WHERE tenant = :tenant";
 
-const DELETE_WEBHOOK_TENANTS: &str = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
+    const DELETE_WEBHOOK_HOSTS = "DELETE FROM webhook_hosts WHERE tenant = :tenant";
+
+    const DELETE_WEBHOOK_TENANTS = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
+}
 
 impl Record for ItemToErase {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -275,22 +277,3 @@ async fn cancel(
     let changed = connection.execute(CANCEL, values).await?;
     Ok(changed.try_into().unwrap_or(i64::MAX))
 }
-
-crate::prepared::statements!(
-    BATCHES,
-    OF_IMAGE,
-    OF_SOURCE,
-    WITH_URL,
-    LOCK_CHUNKS,
-    END_LEASE,
-    QUEUED,
-    RETURN_ITEMS,
-    CLEAR,
-    CANCEL,
-    SHARED,
-    COUNT,
-    DELETE_CHUNK,
-    DELETE_WEBHOOKS,
-    DELETE_WEBHOOK_HOSTS,
-    DELETE_WEBHOOK_TENANTS
-);

@@ -17,31 +17,6 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::hex;
 
-const INSERT: &str = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
-     images, scans, faces, vectors, batches, items, payloads) \
-     VALUES (:id, :tenant, :kind, :target, :requested_at, 0, 0, 0, 0, 0, 0, 0)";
-
-/// An image that exists only in batches has no row, so only its own id finds it.
-const FIND_IMAGE: &str = "SELECT id FROM images WHERE tenant = :tenant AND id = :id";
-
-const FIND_FACE: &str = "SELECT f.id FROM faces f JOIN images i ON i.id = f.image_id \
-     WHERE i.tenant = :tenant AND f.id = :id";
-
-const FIND_BATCH: &str =
-    "SELECT id FROM batches WHERE tenant = :tenant AND id = :id AND deletion IS NULL";
-
-const FIND_COLLECTION: &str = "SELECT id FROM collections \
-     WHERE tenant = :tenant AND id = :id AND NOT is_erased";
-
-const FIND_SUBJECT: &str = "SELECT s.id FROM subjects s \
-     JOIN collections c ON c.id = s.collection_id WHERE c.tenant = :tenant AND s.id = :id";
-
-const FIND_ENROLLMENT: &str = "SELECT e.id FROM enrollments e \
-     JOIN collections c ON c.id = e.collection_id WHERE c.tenant = :tenant AND e.id = :id";
-
-const FIND_PERSON: &str = "SELECT p.id FROM people p \
-     JOIN collections c ON c.id = p.collection_id WHERE c.tenant = :tenant AND p.id = :id";
-
 macro_rules! columns {
     () => {
         "id, tenant, kind, target, requested_at, erased_at, purged_at, images, scans, faces, \
@@ -49,35 +24,62 @@ macro_rules! columns {
     };
 }
 
-const ONE: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM erasures WHERE tenant = :tenant AND id = :id"
-);
+crate::prepared::statements! {
+    const INSERT = "INSERT INTO erasures (id, tenant, kind, target, requested_at, \
+         images, scans, faces, vectors, batches, items, payloads) \
+         VALUES (:id, :tenant, :kind, :target, :requested_at, 0, 0, 0, 0, 0, 0, 0)";
 
-const UNFINISHED: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM erasures WHERE erased_at IS NULL AND purged_at IS NULL AND requested_at < :requested_before \
-     ORDER BY id LIMIT :limit"
-);
+    /// An image that exists only in batches has no row, so only its own id finds it.
+    const FIND_IMAGE = "SELECT id FROM images WHERE tenant = :tenant AND id = :id";
 
-const LOCK: &str = concat!(
-    "UPDATE erasures SET images = images WHERE id = :id AND erased_at IS NULL RETURNING ",
-    columns!()
-);
+    const FIND_FACE = "SELECT f.id FROM faces f JOIN images i ON i.id = f.image_id \
+         WHERE i.tenant = :tenant AND f.id = :id";
 
-/// Adds what the batches of the erasure had. Their own deletion has counted it.
-const COUNT_BATCHES: &str = "SELECT count(*) AS batches, \
-     CAST(coalesce(sum(accepted), 0) AS bigint) AS items, \
-     CAST(coalesce(sum(scans), 0) AS bigint) AS scans, \
-     CAST(coalesce(sum(images), 0) AS bigint) AS images, \
-     CAST(coalesce(sum(faces), 0) AS bigint) AS faces, \
-     CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors \
-     FROM deleted_batches WHERE tenant = :tenant AND deletion = 'erased' AND \
-     ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))";
+    const FIND_BATCH =
+        "SELECT id FROM batches WHERE tenant = :tenant AND id = :id AND deletion IS NULL";
 
-const END: &str = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
+    const FIND_COLLECTION = "SELECT id FROM collections \
+         WHERE tenant = :tenant AND id = :id AND NOT is_erased";
+
+    const FIND_SUBJECT = "SELECT s.id FROM subjects s \
+         JOIN collections c ON c.id = s.collection_id WHERE c.tenant = :tenant AND s.id = :id";
+
+    const FIND_ENROLLMENT = "SELECT e.id FROM enrollments e \
+         JOIN collections c ON c.id = e.collection_id WHERE c.tenant = :tenant AND e.id = :id";
+
+    const FIND_PERSON = "SELECT p.id FROM people p \
+         JOIN collections c ON c.id = p.collection_id WHERE c.tenant = :tenant AND p.id = :id";
+
+    const ONE = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM erasures WHERE tenant = :tenant AND id = :id"
+    );
+
+    const UNFINISHED = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM erasures WHERE erased_at IS NULL AND purged_at IS NULL AND requested_at < :requested_before \
+         ORDER BY id LIMIT :limit"
+    );
+
+    const LOCK = concat!(
+        "UPDATE erasures SET images = images WHERE id = :id AND erased_at IS NULL RETURNING ",
+        columns!()
+    );
+
+    /// Adds what the batches of the erasure had. Their own deletion has counted it.
+    const COUNT_BATCHES = "SELECT count(*) AS batches, \
+         CAST(coalesce(sum(accepted), 0) AS bigint) AS items, \
+         CAST(coalesce(sum(scans), 0) AS bigint) AS scans, \
+         CAST(coalesce(sum(images), 0) AS bigint) AS images, \
+         CAST(coalesce(sum(faces), 0) AS bigint) AS faces, \
+         CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors \
+         FROM deleted_batches WHERE tenant = :tenant AND deletion = 'erased' AND \
+         ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))";
+
+    const END = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
+}
 
 impl Record for Erasure {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
@@ -213,19 +215,3 @@ async fn count_batches(
     let counts = connection.fetch_one(COUNT_BATCHES, values).await?;
     counts::add(connection, erasure.id, counts).await
 }
-
-crate::prepared::statements!(
-    INSERT,
-    FIND_IMAGE,
-    FIND_FACE,
-    FIND_BATCH,
-    FIND_COLLECTION,
-    FIND_SUBJECT,
-    FIND_ENROLLMENT,
-    FIND_PERSON,
-    ONE,
-    UNFINISHED,
-    LOCK,
-    COUNT_BATCHES,
-    END
-);

@@ -11,6 +11,7 @@ use crate::call::change;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Many, Rows, Value};
@@ -18,20 +19,24 @@ use crate::values::{Many, Rows, Value};
 /// The rows of one statement.
 const PAGE: usize = 300;
 
-const FACES: &str =
-    "SELECT row_id FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
+crate::prepared::statements! {
+    const FACES =
+        "SELECT row_id FROM enrollments WHERE collection_id = :collection AND row_id IN (:rows)";
 
-const PEOPLE: &str = "SELECT id FROM people WHERE collection_id = :collection AND id IN (:people)";
+    const PEOPLE = "SELECT id FROM people WHERE collection_id = :collection AND id IN (:people)";
 
-const PUT: &str = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES :rows \
+    const FORGET = "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN (:rows)";
+
+    const DELETE_EMPTY = "DELETE FROM people WHERE id IN \
+         (SELECT p.id FROM people p WHERE p.collection_id = :id \
+         AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT :limit)";
+}
+
+const PUT: Statement = Statement::untested(
+    "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES :rows \
      ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
-     WHERE NOT memberships.is_pinned";
-
-const FORGET: &str = "DELETE FROM memberships WHERE NOT is_pinned AND row_id IN (:rows)";
-
-const DELETE_EMPTY: &str = "DELETE FROM people WHERE id IN \
-     (SELECT p.id FROM people p WHERE p.collection_id = :id \
-     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT :limit)";
+     WHERE NOT memberships.is_pinned",
+);
 
 impl Store {
     /// Adds people who have no faces yet. Returns false, and adds nobody, if the lease is lost.
@@ -156,5 +161,3 @@ async fn forget(connection: &mut Connection<'_>, rows: &[i64]) -> Result<(), Sto
         .await?;
     Ok(())
 }
-
-crate::prepared::statements!(FACES, PEOPLE, FORGET, DELETE_EMPTY; parts: PUT);

@@ -28,46 +28,48 @@ macro_rules! select {
     };
 }
 
-const ONE: &str = select!(
-    "JOIN collections c ON c.id = r.collection_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id = :id"
-);
+crate::prepared::statements! {
+    const ONE = select!(
+        "JOIN collections c ON c.id = r.collection_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id = :id"
+    );
 
-const LIST: &str = select!(
-    "JOIN collections c ON c.id = r.collection_id \
-     WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
-);
+    const LIST = select!(
+        "JOIN collections c ON c.id = r.collection_id \
+         WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
+    );
 
-const UNFINISHED: &str = "SELECT id FROM clusterings WHERE collection_id = :collection \
-     AND state IN ('queued', 'running')";
+    const UNFINISHED = "SELECT id FROM clusterings WHERE collection_id = :collection \
+         AND state IN ('queued', 'running')";
 
-const INSERT: &str = "INSERT INTO clusterings (id, collection_id, state, is_full, min_faces, far, \
-     created_at) VALUES (:id, :collection_id, 'queued', :is_full, :min_faces, :far, :created_at)";
+    const INSERT = "INSERT INTO clusterings (id, collection_id, state, is_full, min_faces, far, \
+         created_at) VALUES (:id, :collection_id, 'queued', :is_full, :min_faces, :far, :created_at)";
 
-/// The oldest clustering that no server works on.
-const NEXT: &str = select!(
-    "JOIN collections c ON c.id = r.collection_id \
-     WHERE r.state IN ('queued', 'running') AND (r.leased_until IS NULL OR r.leased_until <= :now) \
-     AND NOT c.is_erased ORDER BY r.id LIMIT 1"
-);
+    /// The oldest clustering that no server works on.
+    const NEXT = select!(
+        "JOIN collections c ON c.id = r.collection_id \
+         WHERE r.state IN ('queued', 'running') AND (r.leased_until IS NULL OR r.leased_until <= :now) \
+         AND NOT c.is_erased ORDER BY r.id LIMIT 1"
+    );
 
-const LEASE: &str = "UPDATE clusterings SET state = 'running', leased_until = :until, attempt = :attempt \
-     WHERE id = :id AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= :now)";
+    const LEASE = "UPDATE clusterings SET state = 'running', leased_until = :until, attempt = :attempt \
+         WHERE id = :id AND state IN ('queued', 'running') AND (leased_until IS NULL OR leased_until <= :now)";
 
-const RENEW: &str = "UPDATE clusterings SET leased_until = :until, compared = :compared, faces = :faces \
-     WHERE id = :id AND attempt = :attempt AND state = 'running'";
+    const RENEW = "UPDATE clusterings SET leased_until = :until, compared = :compared, faces = :faces \
+         WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
-/// Locks the clustering, so that nobody leases it before the transaction ends.
-const HOLD: &str = "UPDATE clusterings SET attempt = attempt \
-     WHERE id = :id AND attempt = :attempt AND state = 'running'";
+    /// Locks the clustering, so that nobody leases it before the transaction ends.
+    const HOLD = "UPDATE clusterings SET attempt = attempt \
+         WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
-const END: &str = "UPDATE clusterings SET state = :state, finished_at = :now, leased_until = NULL, \
-     compared = :compared, faces = :faces, people = :people, unassigned = :unassigned, moved = :moved, error = :error \
-     WHERE id = :id AND attempt = :attempt AND state = 'running'";
+    const END = "UPDATE clusterings SET state = :state, finished_at = :now, leased_until = NULL, \
+         compared = :compared, faces = :faces, people = :people, unassigned = :unassigned, moved = :moved, error = :error \
+         WHERE id = :id AND attempt = :attempt AND state = 'running'";
 
-/// Servers renew leases and write people only while the state is `running`, so the one that works on it stops.
-const CANCEL: &str = "UPDATE clusterings SET state = 'cancelled', finished_at = :now, leased_until = NULL \
-     WHERE collection_id = :collection AND id = :id AND state IN ('queued', 'running')";
+    /// Servers renew leases and write people only while the state is `running`, so the one that works on it stops.
+    const CANCEL = "UPDATE clusterings SET state = 'cancelled', finished_at = :now, leased_until = NULL \
+         WHERE collection_id = :collection AND id = :id AND state IN ('queued', 'running')";
+}
 
 impl Store {
     /// Adds a clustering that a server does later. [`Written::Taken`] if another one of the library is not finished.
@@ -264,7 +266,3 @@ pub(super) async fn hold(
     );
     Ok(connection.execute(HOLD, values).await? > 0)
 }
-
-crate::prepared::statements!(
-    ONE, LIST, UNFINISHED, INSERT, NEXT, LEASE, RENEW, HOLD, END, CANCEL
-);

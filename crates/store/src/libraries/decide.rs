@@ -17,35 +17,37 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::Many;
 
-const PERSON: &str = "SELECT id FROM people WHERE collection_id = :collection AND id = :person";
+crate::prepared::statements! {
+    const PERSON = "SELECT id FROM people WHERE collection_id = :collection AND id = :person";
 
-const FACE: &str = "SELECT e.row_id, m.person_id FROM enrollments e \
-     LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE e.collection_id = :collection AND e.id = :face AND e.subject_id IS NULL";
+    const FACE = "SELECT e.row_id, m.person_id FROM enrollments e \
+         LEFT JOIN memberships m ON m.row_id = e.row_id \
+         WHERE e.collection_id = :collection AND e.id = :face AND e.subject_id IS NULL";
 
-const RENAME: &str = "UPDATE people SET name = :name WHERE id = :person";
+    const RENAME = "UPDATE people SET name = :name WHERE id = :person";
 
-const ADD: &str =
-    "INSERT INTO people (id, collection_id, created_at) VALUES (:id, :collection_id, :created_at)";
+    const ADD =
+        "INSERT INTO people (id, collection_id, created_at) VALUES (:id, :collection_id, :created_at)";
 
-const OTHERS: &str = "SELECT row_id, person_id FROM memberships \
-     WHERE person_id = :person AND row_id NOT IN (:rows) LIMIT 1";
+    const OTHERS = "SELECT row_id, person_id FROM memberships \
+         WHERE person_id = :person AND row_id NOT IN (:rows) LIMIT 1";
 
-const MOVE: &str = "UPDATE memberships SET person_id = :person WHERE row_id IN (:rows)";
+    const MOVE = "UPDATE memberships SET person_id = :person WHERE row_id IN (:rows)";
 
-const MOVE_ALL: &str =
-    "UPDATE memberships SET person_id = :into, is_pinned = :is_pinned WHERE person_id = :person";
+    const MOVE_ALL =
+        "UPDATE memberships SET person_id = :into, is_pinned = :is_pinned WHERE person_id = :person";
 
-const PUT: &str = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES (:row_id, :person_id, :is_pinned) \
-     ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id, is_pinned = excluded.is_pinned";
+    const PUT = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES (:row_id, :person_id, :is_pinned) \
+         ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id, is_pinned = excluded.is_pinned";
 
-const UNPIN: &str = "UPDATE memberships SET is_pinned = :is_pinned WHERE row_id = :row_id AND person_id IS NOT NULL";
+    const UNPIN = "UPDATE memberships SET is_pinned = :is_pinned WHERE row_id = :row_id AND person_id IS NOT NULL";
 
-const FORGET: &str = "DELETE FROM memberships WHERE row_id = :row_id AND person_id IS NULL";
+    const FORGET = "DELETE FROM memberships WHERE row_id = :row_id AND person_id IS NULL";
 
-/// Deletes a person who has no faces any more.
-const DELETE_EMPTY: &str = "DELETE FROM people WHERE id = :person \
-     AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = :person)";
+    /// Deletes a person who has no faces any more.
+    const DELETE_EMPTY = "DELETE FROM people WHERE id = :person \
+         AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = :person)";
+}
 
 /// The row of a face, and the person that it shows.
 type FoundFace = (i64, Option<Uuid>);
@@ -222,17 +224,3 @@ async fn unpin(
     connection.execute(FORGET, params!(row_id)).await?;
     Ok(Decided::Done)
 }
-
-crate::prepared::statements!(
-    PERSON,
-    FACE,
-    RENAME,
-    ADD,
-    OTHERS,
-    MOVE,
-    MOVE_ALL,
-    PUT,
-    UNPIN,
-    FORGET,
-    DELETE_EMPTY
-);

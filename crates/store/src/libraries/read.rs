@@ -22,10 +22,6 @@ macro_rules! people {
     };
 }
 
-const PEOPLE: &str = people!("p.id > :after ORDER BY p.id LIMIT :limit");
-
-const PERSON: &str = people!("p.id = :id");
-
 macro_rules! faces {
     ($rest:literal) => {
         concat!(
@@ -42,15 +38,21 @@ macro_rules! faces {
     };
 }
 
-const ALL: &str = faces!("");
+crate::prepared::statements! {
+    const PEOPLE = people!("p.id > :after ORDER BY p.id LIMIT :limit");
 
-const UNASSIGNED: &str = faces!("AND m.person_id IS NULL");
+    const PERSON = people!("p.id = :id");
 
-const OF_PERSON: &str = faces!("AND m.person_id = :person");
+    const ALL = faces!("");
 
-const ROWS: &str = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m.is_pinned \
-     FROM enrollments e LEFT JOIN memberships m ON m.row_id = e.row_id \
-     WHERE e.collection_id = :collection AND e.row_id > :after ORDER BY e.row_id LIMIT :limit";
+    const UNASSIGNED = faces!("AND m.person_id IS NULL");
+
+    const OF_PERSON = faces!("AND m.person_id = :person");
+
+    const ROWS = "SELECT e.row_id, e.image_id, e.is_acceptable, m.person_id, m.is_pinned \
+         FROM enrollments e LEFT JOIN memberships m ON m.row_id = e.row_id \
+         WHERE e.collection_id = :collection AND e.row_id > :after ORDER BY e.row_id LIMIT :limit";
+}
 
 impl Store {
     /// Returns a page of the people of a library, oldest first.
@@ -120,5 +122,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(PEOPLE, PERSON, ALL, UNASSIGNED, OF_PERSON, ROWS);

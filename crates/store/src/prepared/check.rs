@@ -1,6 +1,4 @@
-//! Prepares the statements that the files list.
-
-use std::path::Path;
+//! Prepares the statements of a file.
 
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -9,35 +7,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor, SqlSafeStr, SqlStr};
 use crate::migrations;
 use crate::parameters::replace_names;
 
-/// Files whose statements are for one of the databases.
-const OF_ONE_DATABASE: [&str; 4] = [
-    "notifications.rs",
-    "postgres.rs",
-    "sqlite.rs",
-    "vector_indexes/pgvector.rs",
-];
+/// The name and the text of a statement, and the only database that runs it, or an empty text.
+type Listed = (&'static str, &'static str, &'static str);
 
-/// The constants with SQL of one file.
-pub(crate) struct Listed {
-    /// The path of the file in the repository.
-    pub(crate) file: &'static str,
-    /// The statements by name.
-    pub(crate) statements: &'static [(&'static str, &'static str)],
-    /// The statements that only Postgres runs.
-    pub(crate) of_postgres: &'static [(&'static str, &'static str)],
-    /// The names of parts of statements, which the program completes when it runs them.
-    pub(crate) parts: &'static [&'static str],
-}
-
-/// Prepares the statements of a file in both databases.
-pub(crate) fn check(listed: &Listed) {
-    let mut missing = constants(&source(listed.file));
-    missing.retain(|name| {
-        let mut statements = listed.statements.iter().chain(listed.of_postgres);
-        let is_statement = statements.any(|(known, _)| known == name);
-        !is_statement && !listed.parts.contains(&name.as_str())
-    });
-    assert!(missing.is_empty(), "`statements!` misses {missing:?}");
+/// Prepares the statements of a file in the databases that run them.
+pub(crate) fn check(listed: &[Listed]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -47,7 +21,7 @@ pub(crate) fn check(listed: &Listed) {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-async fn refused_by_sqlite(listed: &Listed) -> Vec<String> {
+async fn refused_by_sqlite(listed: &[Listed]) -> Vec<String> {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let migrator = &migrations::SQLITE;
     migrator
@@ -55,7 +29,10 @@ async fn refused_by_sqlite(listed: &Listed) -> Vec<String> {
         .await
         .unwrap();
     let mut refused = Vec::new();
-    for &(name, statement) in listed.statements {
+    for &(name, statement, only) in listed {
+        if only == "postgres" {
+            continue;
+        }
         if let Err(error) = connection.prepare(numbered(statement)).await {
             refused.push(format!("SQLite, {name}: {error}"));
         }
@@ -64,7 +41,7 @@ async fn refused_by_sqlite(listed: &Listed) -> Vec<String> {
 }
 
 /// Uses a schema that exists only in the transaction of the test.
-async fn refused_by_postgres(listed: &Listed) -> Vec<String> {
+async fn refused_by_postgres(listed: &[Listed]) -> Vec<String> {
     let url = std::env::var("TEST_DATABASE_URL").expect(
         "there is no Postgres server for the test: run `make test`, or set TEST_DATABASE_URL",
     );
@@ -80,7 +57,7 @@ async fn refused_by_postgres(listed: &Listed) -> Vec<String> {
         .await;
     }
     let mut refused = Vec::new();
-    for &(name, statement) in listed.statements.iter().chain(listed.of_postgres) {
+    for &(name, statement, _) in listed {
         run(&mut connection, "SAVEPOINT before").await;
         if let Err(error) = connection.prepare(numbered(statement)).await {
             refused.push(format!("Postgres, {name}: {error}"));
@@ -106,51 +83,4 @@ fn numbered(statement: &str) -> SqlStr {
 
 async fn run(connection: &mut PgConnection, sql: impl sqlx::SqlSafeStr) {
     sqlx::raw_sql(sql).execute(connection).await.unwrap();
-}
-
-fn source(file: &str) -> String {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    std::fs::read_to_string(repository.join(file)).unwrap()
-}
-
-/// Returns the names of the constants of a file that are texts.
-fn constants(source: &str) -> Vec<String> {
-    let name = |line: &str| {
-        let (before, after) = line.split_once("const ")?;
-        let (name, kind) = after.split_once(": ")?;
-        let is_text = kind.starts_with("&str") && (before.is_empty() || before.starts_with("pub("));
-        is_text.then(|| name.to_owned())
-    };
-    source.lines().filter_map(name).collect()
-}
-
-/// Returns the Rust files below a folder.
-fn files(folder: &Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .flat_map(|path| {
-            if path.is_dir() {
-                files(&path)
-            } else {
-                vec![path]
-            }
-        })
-        .collect()
-}
-
-#[test]
-fn every_file_with_statements_lists_them() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in files(&folder) {
-        let name = file.strip_prefix(&folder).unwrap().to_str().unwrap();
-        if OF_ONE_DATABASE.contains(&name) || name == "schema.rs" {
-            continue;
-        }
-        let source = std::fs::read_to_string(&file).unwrap();
-        assert!(
-            constants(&source).is_empty() || source.contains("statements!("),
-            "{name} has statements and no `statements!`"
-        );
-    }
 }

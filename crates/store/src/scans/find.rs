@@ -13,37 +13,39 @@ use crate::parameters::params;
 use crate::store::Store;
 use crate::values::{Digest, Many};
 
-pub(super) const IMAGE: &str = concat!(
-    "SELECT ",
-    sql!(image_columns),
-    " FROM images i WHERE i.tenant = :tenant AND i.id = :id"
-);
+crate::prepared::statements! {
+    pub(super) const IMAGE = concat!(
+        "SELECT ",
+        sql!(image_columns),
+        " FROM images i WHERE i.tenant = :tenant AND i.id = :id"
+    );
 
-const IMAGES: &str = concat!(
-    "SELECT ",
-    sql!(image_columns),
-    " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"
-);
+    const IMAGES = concat!(
+        "SELECT ",
+        sql!(image_columns),
+        " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"
+    );
 
-const CACHED_IDS: &str = "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
-     WHERE i.tenant = :tenant AND s.scan_key = :scan_key AND s.answers_cache AND i.sha256 IN (:sha256s)";
+    const CACHED_IDS = "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
+         WHERE i.tenant = :tenant AND s.scan_key = :scan_key AND s.answers_cache AND i.sha256 IN (:sha256s)";
 
-const SCANS: &str = concat!(sql!(scans), "WHERE s.id IN (:ids)");
+    const SCANS = concat!(sql!(scans), "WHERE s.id IN (:ids)");
 
-const FACES_BY_SCANS: &str = concat!(sql!(faces), "WHERE f.scan_id IN (:ids) ORDER BY f.position");
+    const FACES_BY_SCANS = concat!(sql!(faces), "WHERE f.scan_id IN (:ids) ORDER BY f.position");
 
-const SCAN_BY_KEY: &str = concat!(
-    sql!(scans),
-    "WHERE s.image_id = :image_id AND s.scan_key = :scan_key"
-);
+    const SCAN_BY_KEY = concat!(
+        sql!(scans),
+        "WHERE s.image_id = :image_id AND s.scan_key = :scan_key"
+    );
 
-const FIND_SCAN: &str = concat!(
-    sql!(scans),
-    "JOIN images i ON i.id = s.image_id \
-     WHERE i.tenant = :tenant AND i.sha256 = :sha256 AND s.scan_key = :scan_key AND s.answers_cache"
-);
+    const FIND_SCAN = concat!(
+        sql!(scans),
+        "JOIN images i ON i.id = s.image_id \
+         WHERE i.tenant = :tenant AND i.sha256 = :sha256 AND s.scan_key = :scan_key AND s.answers_cache"
+    );
 
-const FACES_OF_SCAN: &str = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
+    const FACES_OF_SCAN = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
+}
 
 impl Store {
     /// Returns the scan with this key of the image with this SHA-256, if that scan can be returned from the cache.
@@ -156,14 +158,3 @@ pub(super) async fn faces_of_scan(
     let values = params!(id = scan);
     Ok(connection.fetch_all(FACES_OF_SCAN, values).await?)
 }
-
-crate::prepared::statements!(
-    IMAGE,
-    IMAGES,
-    CACHED_IDS,
-    SCANS,
-    FACES_BY_SCANS,
-    SCAN_BY_KEY,
-    FIND_SCAN,
-    FACES_OF_SCAN
-);

@@ -10,9 +10,11 @@ use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
 
-const INSERT_MODEL: &str = "INSERT INTO models \
-     (id, role, family, sha256, vector_space, dim, first_seen) VALUES (:id, :role, :family, :sha256, :vector_space, :dim, :first_seen) \
-     ON CONFLICT DO NOTHING";
+crate::prepared::statements! {
+    const INSERT_MODEL = "INSERT INTO models \
+         (id, role, family, sha256, vector_space, dim, first_seen) VALUES (:id, :role, :family, :sha256, :vector_space, :dim, :first_seen) \
+         ON CONFLICT DO NOTHING";
+}
 
 impl Store {
     /// Records the models whose results are stored from now on.
@@ -41,5 +43,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(INSERT_MODEL);

@@ -15,51 +15,53 @@ use crate::parameters::params;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
 
-/// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
-const SOURCES: &str = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = :id \
-     ORDER BY seen_at DESC LIMIT :limit";
+crate::prepared::statements! {
+    /// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
+    const SOURCES = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = :id \
+         ORDER BY seen_at DESC LIMIT :limit";
 
-const SCANS: &str = concat!(
-    sql!(scans),
-    "WHERE s.image_id = :image AND s.id > :after AND s.id <= :last ORDER BY s.id"
-);
+    const SCANS = concat!(
+        sql!(scans),
+        "WHERE s.image_id = :image AND s.id > :after AND s.id <= :last ORDER BY s.id"
+    );
 
-const FACES_OF_SCANS: &str = concat!(
-    sql!(faces),
-    "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = :image AND id > :after AND id <= :last) \
-     ORDER BY f.position"
-);
+    const FACES_OF_SCANS = concat!(
+        sql!(faces),
+        "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = :image AND id > :after AND id <= :last) \
+         ORDER BY f.position"
+    );
 
-/// The inner query chooses the scans first, so that no other scan is measured.
-const SCAN_SIZES: &str = concat!(
-    "SELECT s.id, CAST(512 + ",
-    tree_size!("s.picture_quality"),
-    " + ",
-    tree_size!("s.devices"),
-    " + ",
-    scan_size!("s.id"),
-    " AS bigint) AS bytes FROM scans s WHERE s.id IN \
-     (SELECT id FROM scans WHERE image_id = :image AND id > :after ORDER BY id LIMIT :limit) ORDER BY s.id"
-);
+    /// The inner query chooses the scans first, so that no other scan is measured.
+    const SCAN_SIZES = concat!(
+        "SELECT s.id, CAST(512 + ",
+        tree_size!("s.picture_quality"),
+        " + ",
+        tree_size!("s.devices"),
+        " + ",
+        scan_size!("s.id"),
+        " AS bigint) AS bytes FROM scans s WHERE s.id IN \
+         (SELECT id FROM scans WHERE image_id = :image AND id > :after ORDER BY id LIMIT :limit) ORDER BY s.id"
+    );
 
-const FACE: &str = concat!(
-    sql!(faces),
-    "JOIN images i ON i.id = f.image_id WHERE i.tenant = :tenant AND f.id = :id"
-);
+    const FACE = concat!(
+        sql!(faces),
+        "JOIN images i ON i.id = f.image_id WHERE i.tenant = :tenant AND f.id = :id"
+    );
 
-const LIST: &str = concat!(
-    "SELECT ",
-    sql!(image_columns),
-    " FROM images i WHERE i.tenant = :tenant AND i.id < :before ORDER BY i.id DESC LIMIT :limit"
-);
+    const LIST = concat!(
+        "SELECT ",
+        sql!(image_columns),
+        " FROM images i WHERE i.tenant = :tenant AND i.id < :before ORDER BY i.id DESC LIMIT :limit"
+    );
 
-const LIST_OF_SOURCE: &str = concat!(
-    "SELECT ",
-    sql!(image_columns),
-    " FROM images i WHERE i.tenant = :tenant AND i.id IN \
-     (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id < :before) \
-     ORDER BY i.id DESC LIMIT :limit"
-);
+    const LIST_OF_SOURCE = concat!(
+        "SELECT ",
+        sql!(image_columns),
+        " FROM images i WHERE i.tenant = :tenant AND i.id IN \
+         (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id < :before) \
+         ORDER BY i.id DESC LIMIT :limit"
+    );
+}
 
 impl Store {
     /// Returns an image with its newest sources and one page of its scans.
@@ -144,13 +146,3 @@ async fn scans_of_image(
     add_faces(&mut scans, faces);
     Ok((scans, (count < sizes.len()).then_some(last)))
 }
-
-crate::prepared::statements!(
-    SOURCES,
-    SCANS,
-    FACES_OF_SCANS,
-    SCAN_SIZES,
-    FACE,
-    LIST,
-    LIST_OF_SOURCE
-);

@@ -18,23 +18,25 @@ use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
 
-/// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
-/// image wait for each other.
-const UPSERT_IMAGE: &str = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
-     format, orientation, perceptual_hash, created_at) \
-     VALUES (:id, :tenant, :sha256, :byte_size, :width, :height, :format, :orientation, :perceptual_hash, :created_at) \
-     ON CONFLICT (tenant, sha256) DO UPDATE \
-     SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
-     RETURNING id";
+crate::prepared::statements! {
+    /// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
+    /// image wait for each other.
+    const UPSERT_IMAGE = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
+         format, orientation, perceptual_hash, created_at) \
+         VALUES (:id, :tenant, :sha256, :byte_size, :width, :height, :format, :orientation, :perceptual_hash, :created_at) \
+         ON CONFLICT (tenant, sha256) DO UPDATE \
+         SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
+         RETURNING id";
 
-const INSERT: &str = "INSERT INTO scans (id, image_id, scan_key, operation, detector_id, detector_sha256, embedder_id, \
-     embedder_vector_space, picture_quality, devices, answers_cache, created_at, batch_id) \
-     VALUES (:id, :image_id, :scan_key, :operation, :detector_id, :detector_sha256, :embedder_id, \
-     :embedder_vector_space, :picture_quality, :devices, :answers_cache, :created_at, :batch)";
+    const INSERT = "INSERT INTO scans (id, image_id, scan_key, operation, detector_id, detector_sha256, embedder_id, \
+         embedder_vector_space, picture_quality, devices, answers_cache, created_at, batch_id) \
+         VALUES (:id, :image_id, :scan_key, :operation, :detector_id, :detector_sha256, :embedder_id, \
+         :embedder_vector_space, :picture_quality, :devices, :answers_cache, :created_at, :batch)";
 
-const DELETE: &str = "DELETE FROM scans WHERE id = :id";
+    const DELETE = "DELETE FROM scans WHERE id = :id";
 
-const KEEP: &str = "UPDATE scans SET batch_id = NULL WHERE id = :scan AND batch_id IS NOT NULL";
+    const KEEP = "UPDATE scans SET batch_id = NULL WHERE id = :scan AND batch_id IS NOT NULL";
+}
 
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
@@ -165,5 +167,3 @@ where
         ))
     })
 }
-
-crate::prepared::statements!(UPSERT_IMAGE, INSERT, DELETE, KEEP);

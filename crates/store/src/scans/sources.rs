@@ -13,13 +13,15 @@ use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::Digest;
 
-const UPSERT_SOURCE: &str = "INSERT INTO image_sources \
-     (image_id, source_key, source_id, source_url, seen_at) VALUES (:image_id, :source_key, :source_id, :source_url, :seen_at) \
-     ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
+crate::prepared::statements! {
+    const UPSERT_SOURCE = "INSERT INTO image_sources \
+         (image_id, source_key, source_id, source_url, seen_at) VALUES (:image_id, :source_key, :source_id, :source_url, :seen_at) \
+         ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
 
-/// Locks the image, so that no other call deletes it meanwhile.
-const LOCK_IMAGE: &str =
-    "UPDATE images SET tenant = tenant WHERE tenant = :tenant AND id = :image_id RETURNING id";
+    /// Locks the image, so that no other call deletes it meanwhile.
+    const LOCK_IMAGE =
+        "UPDATE images SET tenant = tenant WHERE tenant = :tenant AND id = :image_id RETURNING id";
+}
 
 impl Store {
     /// Records that a stored image was seen at a source.
@@ -85,8 +87,6 @@ fn source_key(id: Option<&str>, url: Option<&str>) -> Digest {
     hasher.update(url.unwrap_or_default());
     Digest(hasher.finalize().into())
 }
-
-crate::prepared::statements!(UPSERT_SOURCE, LOCK_IMAGE);
 
 #[cfg(test)]
 mod tests {

@@ -22,27 +22,29 @@ use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorInd
 /// The start of an index's name. The id of the collection follows.
 const PREFIX: &str = "enrollments_hnsw_";
 
-/// The lock of the process that builds or drops an index. The number has no meaning.
-const LOCK: &str = "SELECT pg_try_advisory_lock(7180369124405)";
+crate::prepared::statements! {
+    /// The lock of the process that builds or drops an index. The number has no meaning.
+    const LOCK = "SELECT pg_try_advisory_lock(7180369124405)", only postgres;
 
-const UNLOCK: &str = "SELECT pg_advisory_unlock(7180369124405)";
+    const UNLOCK = "SELECT pg_advisory_unlock(7180369124405)", only postgres;
 
-const EXTENSION: &str = "SELECT extversion AS version FROM pg_extension WHERE extname = 'vector'";
+    const EXTENSION = "SELECT extversion AS version FROM pg_extension WHERE extname = 'vector'", only postgres;
 
-const INDEXES: &str = "SELECT c.relname::text AS name, i.indisvalid AS is_built, \
-     pg_relation_size(i.indexrelid) AS bytes \
-     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-     WHERE i.indrelid = 'enrollments'::regclass AND starts_with(c.relname::text, :prefix)";
+    const INDEXES = "SELECT c.relname::text AS name, i.indisvalid AS is_built, \
+         pg_relation_size(i.indexrelid) AS bytes \
+         FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+         WHERE i.indrelid = 'enrollments'::regclass AND starts_with(c.relname::text, :prefix)", only postgres;
 
-const HEAP: &str = "SELECT pg_table_size('enrollments') AS bytes";
+    const HEAP = "SELECT pg_table_size('enrollments') AS bytes", only postgres;
 
-/// Prepares the transaction for a search in an index. Returns no row if the index is not complete.
-///
-/// An iterative scan goes on after the first candidates until it has found the rows that are asked for. Without sorting, the
-/// planner has no other plan than the index.
-const PREPARE: &str = "SELECT set_config('hnsw.ef_search', :candidates, true) AS ef_search, \
-     set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_sort', 'off', true) \
-     FROM pg_index WHERE indexrelid = to_regclass(:name) AND indisvalid";
+    /// Prepares the transaction for a search in an index. Returns no row if the index is not complete.
+    ///
+    /// An iterative scan goes on after the first candidates until it has found the rows that are asked for. Without sorting, the
+    /// planner has no other plan than the index.
+    const PREPARE = "SELECT set_config('hnsw.ef_search', :candidates, true) AS ef_search, \
+         set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_sort', 'off', true) \
+         FROM pg_index WHERE indexrelid = to_regclass(:name) AND indisvalid", only postgres;
+}
 
 /// The most candidates that pgvector allows.
 const MAX_CANDIDATES: u32 = 1000;

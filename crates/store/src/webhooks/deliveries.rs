@@ -18,45 +18,6 @@ use crate::store::Store;
 use crate::times::micros;
 use crate::values::Value;
 
-/// The webhooks that are told about a batch.
-const OF_BATCH: &str = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
-     WHERE b.id = :batch AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = :batch) \
-     AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
-         WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > :now)";
-
-/// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
-const TENANTS: &str = "WITH RECURSIVE waiting (tenant) AS ( \
-         SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
-             WHERE d.next_at IS NOT NULL AND d.tenant > :after) \
-         UNION ALL \
-         SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
-             WHERE d.next_at IS NOT NULL AND d.tenant > waiting.tenant) \
-         FROM waiting WHERE waiting.tenant IS NOT NULL) \
-     SELECT waiting.tenant FROM waiting WHERE waiting.tenant IS NOT NULL AND EXISTS \
-         (SELECT 1 FROM webhook_deliveries d WHERE d.tenant = waiting.tenant AND d.next_at <= :now) \
-     LIMIT :limit";
-
-const DUE: &str = concat!(
-    "SELECT d.id AS delivery_id, d.batch_id AS of_batch, d.event, \
-     d.created_at AS happened_at, d.attempts + 1 AS attempts, (SELECT h.off_until FROM webhook_hosts h \
-         WHERE h.tenant = w.tenant AND h.host = w.host) AS host_off_until, ",
-    webhook_columns!(),
-    " FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-     WHERE d.tenant = :tenant AND d.next_at <= :now ORDER BY d.next_at LIMIT :limit"
-);
-
-/// Another process that took the message first has moved its time.
-const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = :again_at \
-     WHERE id = :id AND next_at <= :now";
-
-/// A message of a webhook that is off waits until it is on.
-const PARK: &str =
-    "UPDATE webhook_deliveries SET next_at = NULL WHERE id = :id AND next_at <= :now";
-
-/// A message to a host that is off is given up: it would be too old when the host is on again.
-const GIVE_UP: &str = "UPDATE webhook_deliveries SET status = 'failed', next_at = NULL \
-     WHERE id = :id AND next_at <= :now";
-
 /// The rest of these statements: no other attempt of the message has begun.
 macro_rules! if_current {
     ($statement:literal) => {
@@ -68,21 +29,61 @@ macro_rules! if_current {
     };
 }
 
-const SUCCEEDED: &str = if_current!(
-    "UPDATE webhooks SET failures = 0, failing_since = NULL, last_error = NULL, last_success_at = :at \
-     WHERE id = :webhook"
-);
+crate::prepared::statements! {
+    /// The webhooks that are told about a batch.
+    const OF_BATCH = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
+         WHERE b.id = :batch AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = :batch) \
+         AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
+             WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > :now)";
 
-const FAILED: &str = if_current!(
-    "UPDATE webhooks SET failures = failures + 1, failing_since = coalesce(failing_since, :at), \
-     last_error = :error WHERE id = :webhook"
-);
+    /// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
+    const TENANTS = "WITH RECURSIVE waiting (tenant) AS ( \
+             SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
+                 WHERE d.next_at IS NOT NULL AND d.tenant > :after) \
+             UNION ALL \
+             SELECT (SELECT min(d.tenant) FROM webhook_deliveries d \
+                 WHERE d.next_at IS NOT NULL AND d.tenant > waiting.tenant) \
+             FROM waiting WHERE waiting.tenant IS NOT NULL) \
+         SELECT waiting.tenant FROM waiting WHERE waiting.tenant IS NOT NULL AND EXISTS \
+             (SELECT 1 FROM webhook_deliveries d WHERE d.tenant = waiting.tenant AND d.next_at <= :now) \
+         LIMIT :limit";
 
-const DISABLE: &str = "UPDATE webhooks SET disabled_at = :at \
-     WHERE id = :webhook AND disabled_at IS NULL AND failing_since <= :since";
+    const DUE = concat!(
+        "SELECT d.id AS delivery_id, d.batch_id AS of_batch, d.event, \
+         d.created_at AS happened_at, d.attempts + 1 AS attempts, (SELECT h.off_until FROM webhook_hosts h \
+             WHERE h.tenant = w.tenant AND h.host = w.host) AS host_off_until, ",
+        webhook_columns!(),
+        " FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+         WHERE d.tenant = :tenant AND d.next_at <= :now ORDER BY d.next_at LIMIT :limit"
+    );
 
-const END: &str = "UPDATE webhook_deliveries SET status = :status, next_at = :next_at \
-     WHERE id = :delivery AND attempts = :attempt AND status = 'pending'";
+    /// Another process that took the message first has moved its time.
+    const TAKE = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = :again_at \
+         WHERE id = :id AND next_at <= :now";
+
+    /// A message of a webhook that is off waits until it is on.
+    const PARK = "UPDATE webhook_deliveries SET next_at = NULL WHERE id = :id AND next_at <= :now";
+
+    /// A message to a host that is off is given up: it would be too old when the host is on again.
+    const GIVE_UP = "UPDATE webhook_deliveries SET status = 'failed', next_at = NULL \
+         WHERE id = :id AND next_at <= :now";
+
+    const SUCCEEDED = if_current!(
+        "UPDATE webhooks SET failures = 0, failing_since = NULL, last_error = NULL, last_success_at = :at \
+         WHERE id = :webhook"
+    );
+
+    const FAILED = if_current!(
+        "UPDATE webhooks SET failures = failures + 1, failing_since = coalesce(failing_since, :at), \
+         last_error = :error WHERE id = :webhook"
+    );
+
+    const DISABLE = "UPDATE webhooks SET disabled_at = :at \
+         WHERE id = :webhook AND disabled_at IS NULL AND failing_since <= :since";
+
+    const END = "UPDATE webhook_deliveries SET status = :status, next_at = :next_at \
+         WHERE id = :delivery AND attempts = :attempt AND status = 'pending'";
+}
 
 /// Inserts a message to each webhook that is told about a batch. Run it in the transaction that ends the batch.
 pub(crate) async fn insert_deliveries(
@@ -235,7 +236,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(
-    OF_BATCH, TENANTS, DUE, TAKE, PARK, GIVE_UP, SUCCEEDED, FAILED, DISABLE, END
-);

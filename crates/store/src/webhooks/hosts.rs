@@ -18,26 +18,27 @@ use crate::times::micros;
 /// A host is forgotten when this time has passed since its last failure.
 const REMEMBERED_FOR: Duration = Duration::days(7);
 
-/// Records that the host of a webhook took a message. A host has a row only while it fails.
-pub(super) const SUCCEEDED: &str = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
-     (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook)";
+crate::prepared::statements! {
+    /// Records that the host of a webhook took a message. A host has a row only while it fails.
+    pub(super) const SUCCEEDED = "DELETE FROM webhook_hosts WHERE (tenant, host) = \
+         (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook)";
 
-const FAILED: &str = "INSERT INTO webhook_hosts \
-         (tenant, host, webhook_id, failures, failing_since, last_failed_at, last_error) \
-     SELECT w.tenant, w.host, w.id, 1, :at, :at, :error FROM webhooks w WHERE w.id = :webhook AND w.host IS NOT NULL \
-     ON CONFLICT (tenant, host) DO UPDATE SET webhook_id = excluded.webhook_id, \
-         failures = webhook_hosts.failures + 1, last_failed_at = excluded.last_failed_at, \
-         last_error = excluded.last_error";
+    const FAILED = "INSERT INTO webhook_hosts \
+             (tenant, host, webhook_id, failures, failing_since, last_failed_at, last_error) \
+         SELECT w.tenant, w.host, w.id, 1, :at, :at, :error FROM webhooks w WHERE w.id = :webhook AND w.host IS NOT NULL \
+         ON CONFLICT (tenant, host) DO UPDATE SET webhook_id = excluded.webhook_id, \
+             failures = webhook_hosts.failures + 1, last_failed_at = excluded.last_failed_at, \
+             last_error = excluded.last_error";
 
-const SWITCH_OFF: &str = "UPDATE webhook_hosts SET off_until = :off_until WHERE (tenant, host) = \
-         (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook) \
-     AND failing_since <= :since AND (off_until IS NULL OR off_until <= :at)";
+    const SWITCH_OFF = "UPDATE webhook_hosts SET off_until = :off_until WHERE (tenant, host) = \
+             (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook) \
+         AND failing_since <= :since AND (off_until IS NULL OR off_until <= :at)";
 
-const FORGET: &str =
-    "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before";
+    const FORGET = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before";
 
-const LIST: &str = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
-     FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit";
+    const LIST = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
+         FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit";
+}
 
 /// Records that the host of a webhook did not take a message. Returns whether this switched the host off.
 pub(super) async fn failed(
@@ -82,5 +83,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(SUCCEEDED, FAILED, SWITCH_OFF, FORGET, LIST);

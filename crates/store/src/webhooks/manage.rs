@@ -15,51 +15,53 @@ use crate::parameters::params;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 
-const INSERT: &str = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at, host) \
-     VALUES (:id, :tenant, :batch_id, :url, :secret, :created_at, :host)";
+crate::prepared::statements! {
+    const INSERT = "INSERT INTO webhooks (id, tenant, batch_id, url, secret, created_at, host) \
+         VALUES (:id, :tenant, :batch_id, :url, :secret, :created_at, :host)";
 
-/// Locks the tenant until the transaction ends, so that its webhooks are counted one after another.
-const LOCK_TENANT: &str = "INSERT INTO webhook_tenants (tenant) VALUES (:tenant) \
-     ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
+    /// Locks the tenant until the transaction ends, so that its webhooks are counted one after another.
+    const LOCK_TENANT = "INSERT INTO webhook_tenants (tenant) VALUES (:tenant) \
+         ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
 
-const COUNT: &str =
-    "SELECT count(*) AS count FROM webhooks WHERE tenant = :tenant AND batch_id IS NULL";
+    const COUNT =
+        "SELECT count(*) AS count FROM webhooks WHERE tenant = :tenant AND batch_id IS NULL";
 
-/// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
-const COUNT_PENDING: &str = "SELECT \
-     (SELECT count(*) FROM batches b WHERE b.tenant = :tenant AND b.finished_at IS NULL \
-         AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-         AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
-     (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-         WHERE d.tenant = :tenant AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
+    /// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
+    const COUNT_PENDING = "SELECT \
+         (SELECT count(*) FROM batches b WHERE b.tenant = :tenant AND b.finished_at IS NULL \
+             AND b.cancelled_at IS NULL AND b.deletion IS NULL \
+             AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
+         (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+             WHERE d.tenant = :tenant AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
 
-const LIST: &str = concat!(
-    "SELECT ",
-    webhook_columns!(),
-    " FROM webhooks w WHERE w.tenant = :tenant AND w.batch_id IS NULL ORDER BY w.id"
-);
+    const LIST = concat!(
+        "SELECT ",
+        webhook_columns!(),
+        " FROM webhooks w WHERE w.tenant = :tenant AND w.batch_id IS NULL ORDER BY w.id"
+    );
 
-const ONE: &str = concat!(
-    "SELECT ",
-    webhook_columns!(),
-    " FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id"
-);
+    const ONE = concat!(
+        "SELECT ",
+        webhook_columns!(),
+        " FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id"
+    );
 
-const DELETE: &str = "DELETE FROM webhooks WHERE tenant = :tenant AND id = :id";
+    const DELETE = "DELETE FROM webhooks WHERE tenant = :tenant AND id = :id";
 
-const ENABLE: &str = "UPDATE webhooks SET failures = 0, failing_since = NULL, disabled_at = NULL \
-     WHERE tenant = :tenant AND id = :id";
+    const ENABLE = "UPDATE webhooks SET failures = 0, failing_since = NULL, disabled_at = NULL \
+         WHERE tenant = :tenant AND id = :id";
 
-/// The host of a webhook of one batch is on again.
-const ENABLE_HOST: &str = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND host = \
-     (SELECT w.host FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id)";
+    /// The host of a webhook of one batch is on again.
+    const ENABLE_HOST = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND host = \
+         (SELECT w.host FROM webhooks w WHERE w.tenant = :tenant AND w.id = :id)";
 
-/// The messages that wait because the webhook was off.
-const RESUME: &str = "UPDATE webhook_deliveries SET next_at = :now \
-     WHERE webhook_id = :id AND status = 'pending' AND next_at IS NULL";
+    /// The messages that wait because the webhook was off.
+    const RESUME = "UPDATE webhook_deliveries SET next_at = :now \
+         WHERE webhook_id = :id AND status = 'pending' AND next_at IS NULL";
 
-const ROTATE: &str = "UPDATE webhooks SET old_secret = secret, old_secret_until = :old_until, secret = :secret \
-     WHERE tenant = :tenant AND id = :id";
+    const ROTATE = "UPDATE webhooks SET old_secret = secret, old_secret_until = :old_until, secret = :secret \
+         WHERE tenant = :tenant AND id = :id";
+}
 
 async fn add(connection: &mut Connection<'_>, webhook: &Webhook) -> Result<(), StoreError> {
     let values = params!(
@@ -183,17 +185,3 @@ impl Store {
         })
     }
 }
-
-crate::prepared::statements!(
-    INSERT,
-    LOCK_TENANT,
-    COUNT,
-    COUNT_PENDING,
-    LIST,
-    ONE,
-    DELETE,
-    ENABLE,
-    ENABLE_HOST,
-    RESUME,
-    ROTATE
-);
