@@ -7,32 +7,34 @@ use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
+use crate::record::{Columns, Field, record};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Digest;
 
-/// A key of the API, without its secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiKey {
-    /// The part of the key that is not secret.
-    pub id: String,
-    /// The tenant whose rows the key reads and writes.
-    pub tenant: String,
-    /// The caller's name for the key.
-    pub name: String,
-    /// The names of the scopes.
-    pub scopes: Vec<String>,
-    /// The SHA-256 of the secret.
-    pub digest: [u8; 32],
-    /// When the key was created.
-    pub created_at: OffsetDateTime,
-    /// When the key stops being valid. `None` means never.
-    pub expires_at: Option<OffsetDateTime>,
-    /// When the key was revoked.
-    pub revoked_at: Option<OffsetDateTime>,
-    /// When the key was last used. The time is recorded when the key is read from the database, at most once a minute.
-    pub last_used_at: Option<OffsetDateTime>,
+record! {
+    /// A key of the API, without its secret.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ApiKey {
+        /// The part of the key that is not secret.
+        pub id: String,
+        /// The tenant whose rows the key reads and writes.
+        pub tenant: String,
+        /// The caller's name for the key.
+        pub name: String,
+        /// The names of the scopes.
+        pub scopes: Vec<String>,
+        /// The SHA-256 of the secret.
+        pub digest: [u8; 32],
+        /// When the key was created.
+        pub created_at: OffsetDateTime,
+        /// When the key stops being valid. `None` means never.
+        pub expires_at: Option<OffsetDateTime>,
+        /// When the key was revoked.
+        pub revoked_at: Option<OffsetDateTime>,
+        /// When the key was last used. The time is recorded when the key is read from the database, at most once a minute.
+        pub last_used_at: Option<OffsetDateTime> = informal_time("last_used_at"),
+    }
 }
 
 macro_rules! select {
@@ -62,20 +64,10 @@ crate::prepared::statements! {
          AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";
 }
 
-impl Record for ApiKey {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        let scopes = serde_json::from_value(row.get("scopes")?);
-        Ok(Self {
-            id: row.get("id")?,
-            tenant: row.get("tenant")?,
-            name: row.get("name")?,
-            scopes: scopes.map_err(|_| row.damaged("scopes"))?,
-            digest: row.get::<Digest>("digest")?.0,
-            created_at: row.time("created_at")?,
-            expires_at: row.optional_time("expires_at")?,
-            revoked_at: row.optional_time("revoked_at")?,
-            last_used_at: row.informal_time("last_used_at")?,
-        })
+/// The scopes of a key, as JSON.
+impl Field for Vec<String> {
+    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error> {
+        serde_json::from_value(row.get(column)?).map_err(|_| row.damaged(column))
     }
 }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::named::Named;
 use crate::times::from_micros;
-use crate::values::Digest;
+use crate::values::{Digest, Floats};
 
 /// A type that is read from a row of either database.
 ///
@@ -75,6 +75,11 @@ pub(crate) trait Columns {
     /// row unusable.
     fn informal_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         Ok(self.get::<Option<i64>>(column)?.and_then(from_micros))
+    }
+
+    /// Returns 64 bits, which the databases keep as a number with a sign.
+    fn bits(&self, column: &str) -> Result<Option<u64>, sqlx::Error> {
+        Ok(self.get::<Option<i64>>(column)?.map(i64::cast_unsigned))
     }
 
     /// Returns the value that has the name in a column.
@@ -192,20 +197,81 @@ impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
     }
 }
 
-/// Declares a struct whose fields are read from the columns with the same names.
-macro_rules! record {
-    ($vis:vis struct $name:ident { $($field_vis:vis $field:ident: $type:ty,)+ }) => {
-        $vis struct $name {
-            $($field_vis $field: $type,)+
-        }
+/// A type of the fields of a record.
+pub(crate) trait Field: Sized {
+    /// Reads the column, or the columns of a record in the record.
+    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error>;
+}
 
-        impl $crate::record::Record for $name {
-            fn from_row(row: &impl $crate::record::Columns) -> Result<Self, sqlx::Error> {
-                Ok(Self {
-                    $($field: row.get(stringify!($field))?,)+
-                })
+/// Implements [`Field`] for types that are read in the same way.
+macro_rules! fields {
+    ($($row:ident, $column:ident => $read:expr; $($type:ty),+;)+) => {
+        $($(
+            impl Field for $type {
+                fn read($row: &impl Columns, $column: &str) -> Result<Self, sqlx::Error> {
+                    $read
+                }
             }
+        )+)+
+    };
+}
+
+fields! {
+    row, column => row.get(column);
+        bool, i32, i64, Option<i64>, f32, f64, Option<f64>, String, Option<String>, Vec<u8>,
+        Uuid, Option<Uuid>, JsonValue, Option<JsonValue>;
+    row, column => row.number(column); u8, u32, u64;
+    row, column => row.time(column); OffsetDateTime;
+    row, column => row.optional_time(column); Option<OffsetDateTime>;
+    row, column => Ok(row.get::<Digest>(column)?.0); [u8; 32];
+    row, column => Ok(row.get::<Option<Digest>>(column)?.map(|digest| digest.0)); Option<[u8; 32]>;
+    row, column => Ok(row.get::<Floats>(column)?.0); Vec<f32>;
+}
+
+impl<T: Named> Field for T {
+    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error> {
+        row.named(column)
+    }
+}
+
+/// Declares structs whose fields are read from the columns with the same names, as [`Field`] says for their types. A field with
+/// `= method("column")` is read by this method of [`Columns`] from this column.
+macro_rules! record {
+    (@read $row:ident $field:ident) => {
+        $crate::record::Field::read($row, stringify!($field))
+    };
+    (@read $row:ident $field:ident $method:ident $column:literal) => {
+        $row.$method($column)
+    };
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[$field_meta:meta])*
+                $field_vis:vis $field:ident: $type:ty $(= $method:ident($column:literal))?,
+            )+
         }
+    )+) => {
+        $(
+            $(#[$meta])*
+            $vis struct $name {
+                $($(#[$field_meta])* $field_vis $field: $type,)+
+            }
+
+            impl $crate::record::Record for $name {
+                fn from_row(row: &impl $crate::record::Columns) -> Result<Self, sqlx::Error> {
+                    Ok(Self {
+                        $($field: $crate::record::record!(@read row $field $($method $column)?)?,)+
+                    })
+                }
+            }
+
+            impl $crate::record::Field for $name {
+                fn read(row: &impl $crate::record::Columns, _: &str) -> Result<Self, sqlx::Error> {
+                    $crate::record::Record::from_row(row)
+                }
+            }
+        )+
     };
 }
 

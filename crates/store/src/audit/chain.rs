@@ -7,7 +7,6 @@ use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Value};
@@ -32,17 +31,6 @@ crate::prepared::statements! {
 
 const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \
      previous_hash, hash)";
-
-impl Record for AuditChain {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            deleted: row.number("deleted")?,
-            deleted_hash: row.get::<Digest>("deleted_hash")?.0,
-            last: row.number("last")?,
-            last_hash: row.get::<Digest>("last_hash")?.0,
-        })
-    }
-}
 
 impl Store {
     /// Adds entries to the chains of their tenants.

@@ -2,13 +2,11 @@
 
 use uuid::Uuid;
 
-use super::records::{AuditEntry, NewAuditEntry};
+use super::records::AuditEntry;
 use crate::call::query;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
 use crate::store::Store;
-use crate::values::Digest;
 
 crate::prepared::statements! {
     const ENTRIES = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
@@ -17,25 +15,6 @@ crate::prepared::statements! {
     const SEARCHES = "SELECT tenant, number, at, request_id, key_id, action, target, details, \
          previous_hash, hash FROM audit_entries WHERE tenant = :tenant AND target = :collection AND action = 'search' \
          AND number < :before ORDER BY number DESC LIMIT :limit";
-}
-
-impl Record for AuditEntry {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            number: row.number("number")?,
-            previous_hash: row.get::<Digest>("previous_hash")?.0,
-            hash: row.get::<Digest>("hash")?.0,
-            entry: NewAuditEntry {
-                at: row.time("at")?,
-                tenant: row.get("tenant")?,
-                request_id: row.get("request_id")?,
-                key_id: row.get("key_id")?,
-                action: row.get("action")?,
-                target: row.get("target")?,
-                details: row.get("details")?,
-            },
-        })
-    }
 }
 
 impl Store {

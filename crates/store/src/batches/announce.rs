@@ -6,7 +6,6 @@ use super::records::ReadyChunk;
 use crate::call::{change, query};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 
@@ -20,18 +19,6 @@ crate::prepared::statements! {
     /// A chunk that a worker has leased meanwhile is announced again when that lease ends.
     const MARK = "UPDATE batch_chunks SET announced_at = :now \
          WHERE batch_id = :batch AND number = :number AND lease_token = :token";
-}
-
-impl Record for ReadyChunk {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            batch: row.get("batch_id")?,
-            number: row.number("number")?,
-            token: row.number("lease_token")?,
-            tenant: row.get("tenant")?,
-            priority: row.get("priority")?,
-        })
-    }
 }
 
 impl Store {

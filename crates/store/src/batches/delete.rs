@@ -15,7 +15,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::purge::note_deletion;
-use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
 use crate::values::Digest;
@@ -71,15 +70,6 @@ crate::prepared::statements! {
     const DELETE = "DELETE FROM batches WHERE id = :batch";
 
     const SWEPT = "UPDATE batches SET payloads_due = :payloads_due WHERE id = :batch";
-}
-
-impl Record for BatchKey {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            tenant: row.get("tenant")?,
-            id: row.get("id")?,
-        })
-    }
 }
 
 /// Marks a batch; see [`Store::delete_batch`]. Run it in a transaction.

@@ -10,7 +10,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
 use crate::times::micros;
@@ -94,16 +93,6 @@ crate::prepared::statements! {
 
     const RESULT = "SELECT result FROM batch_items \
          WHERE batch_id = :batch AND payload = :payload AND state = 'ok' AND result IS NOT NULL LIMIT 1";
-}
-
-impl Record for QueueDepth {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            queued: row.number("queued")?,
-            running: row.number("running")?,
-            oldest_ready_at: row.optional_time("oldest")?,
-        })
-    }
 }
 
 pub(super) async fn find_batch(

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::json_text::JsonText;
 use crate::named::named;
+use crate::record::record;
 use crate::webhooks::BatchWebhook;
 
 pub use work::*;
@@ -74,66 +75,68 @@ named! {
     }
 }
 
-/// The number of items in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchCounts {
-    /// Items that no worker has.
-    pub queued: u64,
-    /// Items of chunks that a worker has.
-    pub running: u64,
-    /// Items with a result.
-    pub ok: u64,
-    /// Items whose result was stored before. They count as `ok` too.
-    pub cached: u64,
-    /// Items that cannot be processed.
-    pub error: u64,
-    /// Items that failed at every attempt.
-    pub dead: u64,
-    /// Items that were cancelled.
-    pub cancelled: u64,
-}
-
-/// A stored batch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
-    /// The id.
-    pub id: Uuid,
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// The caller's name for it.
-    pub name: Option<String>,
-    /// The operation, by name.
-    pub operation: String,
-    /// The options.
-    pub options: Value,
-    /// The models that make the results.
-    pub models: Value,
-    /// The priority, by name.
-    pub priority: String,
-    /// The state.
-    pub state: BatchState,
-    /// The digest of the request. `None` until the whole request has arrived.
-    pub request_digest: Option<[u8; 32]>,
-    /// The response to the request, which a repeated request gets too. Lists of batches leave it out.
-    pub receipt: Option<Value>,
-    /// The number of entries of the request that were read, refused ones included.
-    pub submitted: u64,
-    /// The number of items.
-    pub accepted: u64,
+record! {
     /// The number of items in each state.
-    pub counts: BatchCounts,
-    /// When it was created.
-    pub created_at: OffsetDateTime,
-    /// When a worker first claimed a chunk.
-    pub started_at: Option<OffsetDateTime>,
-    /// When its last item was finished.
-    pub finished_at: Option<OffsetDateTime>,
-    /// When it is deleted.
-    pub expires_at: Option<OffsetDateTime>,
-    /// The header `traceparent` that names the span of the submission.
-    pub traceparent: Option<String>,
-    /// The id of the key that submitted it. `None` if access was not controlled.
-    pub key_id: Option<String>,
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct BatchCounts {
+        /// Items that no worker has.
+        pub queued: u64,
+        /// Items of chunks that a worker has.
+        pub running: u64,
+        /// Items with a result.
+        pub ok: u64,
+        /// Items whose result was stored before. They count as `ok` too.
+        pub cached: u64,
+        /// Items that cannot be processed.
+        pub error: u64,
+        /// Items that failed at every attempt.
+        pub dead: u64,
+        /// Items that were cancelled.
+        pub cancelled: u64,
+    }
+
+    /// A stored batch.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Batch {
+        /// The id.
+        pub id: Uuid,
+        /// The tenant that owns it.
+        pub tenant: String,
+        /// The caller's name for it.
+        pub name: Option<String>,
+        /// The operation, by name.
+        pub operation: String,
+        /// The options.
+        pub options: Value,
+        /// The models that make the results.
+        pub models: Value,
+        /// The priority, by name.
+        pub priority: String,
+        /// The state.
+        pub state: BatchState,
+        /// The digest of the request. `None` until the whole request has arrived.
+        pub request_digest: Option<[u8; 32]>,
+        /// The response to the request, which a repeated request gets too. Lists of batches leave it out.
+        pub receipt: Option<Value>,
+        /// The number of entries of the request that were read, refused ones included.
+        pub submitted: u64,
+        /// The number of items.
+        pub accepted: u64,
+        /// The number of items in each state.
+        pub counts: BatchCounts,
+        /// When it was created.
+        pub created_at: OffsetDateTime = get("created_at"),
+        /// When a worker first claimed a chunk.
+        pub started_at: Option<OffsetDateTime> = get("started_at"),
+        /// When its last item was finished.
+        pub finished_at: Option<OffsetDateTime> = get("finished_at"),
+        /// When it is deleted.
+        pub expires_at: Option<OffsetDateTime>,
+        /// The header `traceparent` that names the span of the submission.
+        pub traceparent: Option<String>,
+        /// The id of the key that submitted it. `None` if access was not controlled.
+        pub key_id: Option<String>,
+    }
 }
 
 /// An item to be added.
@@ -297,11 +300,13 @@ named! {
     }
 }
 
-/// A batch whose rows or objects are to be deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchKey {
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// The id.
-    pub id: Uuid,
+record! {
+    /// A batch whose rows or objects are to be deleted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct BatchKey {
+        /// The tenant that owns it.
+        pub tenant: String,
+        /// The id.
+        pub id: Uuid,
+    }
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::records::{Batch, BatchCounts, Item, ItemResult, Lease, LeasedItem, NewItem};
+use super::records::{Item, ItemResult, Lease, NewItem};
 use crate::record::{Columns, Record};
 use crate::values::{Digest, Value};
 
@@ -26,41 +26,6 @@ macro_rules! batch_columns {
     };
 }
 pub(super) use batch_columns;
-
-impl Record for Batch {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        let digest: Option<Digest> = row.get("request_digest")?;
-        Ok(Self {
-            id: row.get("id")?,
-            tenant: row.get("tenant")?,
-            name: row.get("name")?,
-            operation: row.get("operation")?,
-            options: row.get("options")?,
-            models: row.get("models")?,
-            priority: row.get("priority")?,
-            state: row.named("state")?,
-            request_digest: digest.map(|digest| digest.0),
-            receipt: row.get("receipt")?,
-            submitted: row.number("submitted")?,
-            accepted: row.number("accepted")?,
-            counts: BatchCounts {
-                queued: row.number("queued")?,
-                running: row.number("running")?,
-                ok: row.number("ok")?,
-                cached: row.number("cached")?,
-                error: row.number("error")?,
-                dead: row.number("dead")?,
-                cancelled: row.number("cancelled")?,
-            },
-            created_at: row.get("created_at")?,
-            started_at: row.get("started_at")?,
-            finished_at: row.get("finished_at")?,
-            expires_at: row.optional_time("expires_at")?,
-            traceparent: row.get("traceparent")?,
-            key_id: row.get("key_id")?,
-        })
-    }
-}
 
 /// An item to be inserted. The other columns begin with the same values in every row.
 pub(super) struct NewItemRow<'a> {
@@ -117,20 +82,6 @@ impl Record for Item {
             },
             error: code.zip(row.get("error_detail")?),
             metadata: row.get("metadata")?,
-        })
-    }
-}
-
-impl Record for LeasedItem {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        let payload: Option<Digest> = row.get("payload")?;
-        Ok(Self {
-            position: row.number("position")?,
-            attempts: row.number("attempts")?,
-            payload: payload.map(|payload| payload.0),
-            url: row.get("url")?,
-            source: row.get("source")?,
-            source_url: row.get("source_url")?,
         })
     }
 }

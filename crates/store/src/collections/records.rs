@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::named::named;
+use crate::record::record;
 
 named! {
     /// What a collection is for.
@@ -18,27 +19,29 @@ named! {
     }
 }
 
-/// A collection of people whose faces are compared with each other.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Collection {
-    /// The id.
-    pub id: Uuid,
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// The kind. It never changes.
-    pub kind: CollectionKind,
-    /// The vector space of all its vectors. It never changes.
-    pub vector_space: String,
-    /// The length of its vectors.
-    pub dim: u32,
-    /// When it was created.
-    pub created_at: OffsetDateTime,
-    /// What can be changed.
-    pub terms: CollectionTerms,
-    /// The number of changes of its enrollments so far. An index that has applied as many is up to date.
-    pub position: u64,
-    /// The number of enrolled faces.
-    pub enrolled: u64,
+record! {
+    /// A collection of people whose faces are compared with each other.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Collection {
+        /// The id.
+        pub id: Uuid,
+        /// The tenant that owns it.
+        pub tenant: String,
+        /// The kind. It never changes.
+        pub kind: CollectionKind,
+        /// The vector space of all its vectors. It never changes.
+        pub vector_space: String,
+        /// The length of its vectors.
+        pub dim: u32,
+        /// When it was created.
+        pub created_at: OffsetDateTime,
+        /// What can be changed.
+        pub terms: CollectionTerms,
+        /// The number of changes of its enrollments so far. An index that has applied as many is up to date.
+        pub position: u64,
+        /// The number of enrolled faces.
+        pub enrolled: u64,
+    }
 }
 
 impl Collection {
@@ -54,21 +57,23 @@ impl Collection {
     }
 }
 
-/// What can be changed in a collection.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CollectionTerms {
-    /// The name, which no other collection of the tenant has.
-    pub name: String,
-    /// Why the faces are processed.
-    pub purpose: String,
-    /// What allows it.
-    pub legal_basis: String,
-    /// Whether a subject without a valid consent is neither enrolled nor found.
-    pub consent_required: bool,
-    /// The days after a subject's last interaction when it is erased.
-    pub retention_days: u32,
-    /// The false accept rate that searches use by default.
-    pub far: f64,
+record! {
+    /// What can be changed in a collection.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CollectionTerms {
+        /// The name, which no other collection of the tenant has.
+        pub name: String,
+        /// Why the faces are processed.
+        pub purpose: String,
+        /// What allows it.
+        pub legal_basis: String,
+        /// Whether a subject without a valid consent is neither enrolled nor found.
+        pub consent_required: bool,
+        /// The days after a subject's last interaction when it is erased.
+        pub retention_days: u32,
+        /// The false accept rate that searches use by default.
+        pub far: f64,
+    }
 }
 
 /// Changes of a collection. Fields that are `None` stay as they are.
@@ -100,13 +105,15 @@ impl TermsChange {
     }
 }
 
-/// The size of a collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollectionSize {
-    /// Subjects.
-    pub subjects: u64,
-    /// Enrolled faces.
-    pub enrollments: u64,
+record! {
+    /// The size of a collection.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CollectionSize {
+        /// Subjects.
+        pub subjects: u64,
+        /// Enrolled faces.
+        pub enrollments: u64,
+    }
 }
 
 /// A collection of a tenant.
@@ -118,32 +125,34 @@ pub struct CollectionKey<'a> {
     pub id: Uuid,
 }
 
-/// A person in a collection.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Subject {
-    /// The id.
-    pub id: Uuid,
-    /// The collection.
-    pub collection_id: Uuid,
-    /// When the subject was created.
-    pub created_at: OffsetDateTime,
-    /// The last interaction: the creation, a change, or an enrollment of a face.
-    pub last_seen_at: OffsetDateTime,
-    /// What can be changed.
-    pub details: SubjectDetails,
-}
+record! {
+    /// A person in a collection.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Subject {
+        /// The id.
+        pub id: Uuid,
+        /// The collection.
+        pub collection_id: Uuid,
+        /// When the subject was created.
+        pub created_at: OffsetDateTime,
+        /// The last interaction: the creation, a change, or an enrollment of a face.
+        pub last_seen_at: OffsetDateTime,
+        /// What can be changed.
+        pub details: SubjectDetails,
+    }
 
-/// What can be changed in a subject.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SubjectDetails {
-    /// The caller's id, which no other subject of the collection has.
-    pub external_id: Option<String>,
-    /// What the caller wants to keep with it.
-    pub metadata: Option<JsonValue>,
-    /// The consent.
-    pub consent: Option<Consent>,
-    /// When the subject is erased, if that is before the end of the retention.
-    pub expires_at: Option<OffsetDateTime>,
+    /// What can be changed in a subject.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct SubjectDetails {
+        /// The caller's id, which no other subject of the collection has.
+        pub external_id: Option<String>,
+        /// What the caller wants to keep with it.
+        pub metadata: Option<JsonValue>,
+        /// The consent.
+        pub consent: Option<Consent>,
+        /// When the subject is erased, if that is before the end of the retention.
+        pub expires_at: Option<OffsetDateTime>,
+    }
 }
 
 /// Changes of a subject. Fields that are `None` stay as they are, and `Some(None)` removes one.
@@ -234,65 +243,67 @@ pub enum Enrolled {
     NotFound,
 }
 
-/// An enrolled face, without its vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enrollment {
-    /// The id.
-    pub id: Uuid,
-    /// The subject. `None` in a library.
-    pub subject_id: Option<Uuid>,
-    /// The stored face that the vector came from.
-    pub face_id: Option<Uuid>,
-    /// When it was enrolled.
-    pub created_at: OffsetDateTime,
-}
+record! {
+    /// An enrolled face, without its vector.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Enrollment {
+        /// The id.
+        pub id: Uuid,
+        /// The subject. `None` in a library.
+        pub subject_id: Option<Uuid>,
+        /// The stored face that the vector came from.
+        pub face_id: Option<Uuid>,
+        /// When it was enrolled.
+        pub created_at: OffsetDateTime,
+    }
 
-/// How many changes a collection has had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexPosition {
-    /// The collection.
-    pub collection_id: Uuid,
-    /// The vector space of its vectors.
-    pub vector_space: String,
-    /// The length of its vectors.
-    pub dim: u32,
-    /// The number of changes so far.
-    pub position: u64,
-    /// The number of rows.
-    pub enrolled: u64,
-}
+    /// How many changes a collection has had.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct IndexPosition {
+        /// The collection.
+        pub collection_id: Uuid = get("id"),
+        /// The vector space of its vectors.
+        pub vector_space: String,
+        /// The length of its vectors.
+        pub dim: u32,
+        /// The number of changes so far.
+        pub position: u64,
+        /// The number of rows.
+        pub enrolled: u64,
+    }
 
-/// A change of the rows of a collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexChange {
-    /// The number of the change in the collection, from 1 and without gaps.
-    pub position: u64,
-    /// Whether the row was added; otherwise it was removed.
-    pub is_added: bool,
-    /// The row.
-    pub row: u64,
-}
+    /// A change of the rows of a collection.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct IndexChange {
+        /// The number of the change in the collection, from 1 and without gaps.
+        pub position: u64,
+        /// Whether the row was added; otherwise it was removed.
+        pub is_added: bool,
+        /// The row.
+        pub row: u64 = number("row_id"),
+    }
 
-/// A row of a collection with its vector.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IndexRow {
-    /// The row, which is never used again.
-    pub row: u64,
-    /// The vector, of length 1.
-    pub vector: Vec<f32>,
-}
+    /// A row of a collection with its vector.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct IndexRow {
+        /// The row, which is never used again.
+        pub row: u64 = number("row_id"),
+        /// The vector, of length 1.
+        pub vector: Vec<f32>,
+    }
 
-/// An enrolled face that may be in a response.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LiveRow {
-    /// The row in the index.
-    pub row: u64,
-    /// The enrollment.
-    pub enrollment: Enrollment,
-    /// The caller's id of the subject.
-    pub external_id: Option<String>,
-    /// The person of a library that the face shows.
-    pub person_id: Option<Uuid>,
-    /// The vector, of length 1.
-    pub vector: Vec<f32>,
+    /// An enrolled face that may be in a response.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct LiveRow {
+        /// The row in the index.
+        pub row: u64 = number("row_id"),
+        /// The enrollment.
+        pub enrollment: Enrollment,
+        /// The caller's id of the subject.
+        pub external_id: Option<String>,
+        /// The person of a library that the face shows.
+        pub person_id: Option<Uuid>,
+        /// The vector, of length 1.
+        pub vector: Vec<f32>,
+    }
 }

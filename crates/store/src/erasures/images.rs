@@ -11,7 +11,6 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::{Params, params};
 use crate::prepared::Statement;
-use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::values::Many;
 
@@ -55,15 +54,6 @@ crate::prepared::statements! {
         count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");
 
     const DELETE = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
-}
-
-impl Record for ImageToErase {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            source_url: row.get("source_url")?,
-        })
-    }
 }
 
 impl Store {

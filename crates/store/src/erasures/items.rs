@@ -9,7 +9,7 @@ use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record, record};
+use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Digest, Many};
@@ -73,19 +73,6 @@ crate::prepared::statements! {
     const DELETE_WEBHOOK_HOSTS = "DELETE FROM webhook_hosts WHERE tenant = :tenant";
 
     const DELETE_WEBHOOK_TENANTS = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
-}
-
-impl Record for ItemToErase {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        let payload: Option<Digest> = row.get("payload")?;
-        Ok(Self {
-            position: row.number("position")?,
-            payload: payload.map(|hash| hash.0),
-            url: row.get("url")?,
-            source_url: row.get("source_url")?,
-            result: row.get("result")?,
-        })
-    }
 }
 
 record! {

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::audit::NewAuditEntry;
+use crate::record::record;
 
 /// What is erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,48 +98,50 @@ pub struct NewErasure {
     pub audit: Option<NewAuditEntry>,
 }
 
-/// What an erasure has erased.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ErasedCounts {
-    /// Stored images.
-    pub images: u64,
-    /// Scans of images.
-    pub scans: u64,
-    /// Faces.
-    pub faces: u64,
-    /// Vectors of faces and of whole images.
-    pub vectors: u64,
-    /// Subjects of collections.
-    pub subjects: u64,
-    /// Enrolled faces with their vectors.
-    pub enrollments: u64,
-    /// Batches.
-    pub batches: u64,
-    /// Items of batches.
-    pub items: u64,
-    /// Files of items in the store of images. Those of whole batches do not count.
-    pub payloads: u64,
-}
+record! {
+    /// What an erasure has erased.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ErasedCounts {
+        /// Stored images.
+        pub images: u64,
+        /// Scans of images.
+        pub scans: u64,
+        /// Faces.
+        pub faces: u64,
+        /// Vectors of faces and of whole images.
+        pub vectors: u64,
+        /// Subjects of collections.
+        pub subjects: u64,
+        /// Enrolled faces with their vectors.
+        pub enrollments: u64,
+        /// Batches.
+        pub batches: u64,
+        /// Items of batches.
+        pub items: u64,
+        /// Files of items in the store of images. Those of whole batches do not count.
+        pub payloads: u64,
+    }
 
-/// An erasure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Erasure {
-    /// The id.
-    pub id: Uuid,
-    /// The tenant.
-    pub tenant: String,
-    /// The name of the target's kind.
-    pub kind: String,
-    /// The id or the value. For a source or a host it is the SHA-256 of the value, in hex, once everything is erased.
-    pub target: String,
-    /// When it was requested.
-    pub requested_at: OffsetDateTime,
-    /// When everything was erased, so that no response has it.
-    pub erased_at: Option<OffsetDateTime>,
-    /// When the files of the database gave up the rows.
-    pub purged_at: Option<OffsetDateTime>,
-    /// What was erased.
-    pub counts: ErasedCounts,
+    /// An erasure.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Erasure {
+        /// The id.
+        pub id: Uuid,
+        /// The tenant.
+        pub tenant: String,
+        /// The name of the target's kind.
+        pub kind: String,
+        /// The id or the value. For a source or a host it is the SHA-256 of the value, in hex, once everything is erased.
+        pub target: String,
+        /// When it was requested.
+        pub requested_at: OffsetDateTime,
+        /// When everything was erased, so that no response has it.
+        pub erased_at: Option<OffsetDateTime>,
+        /// When the files of the database gave up the rows.
+        pub purged_at: Option<OffsetDateTime>,
+        /// What was erased.
+        pub counts: ErasedCounts,
+    }
 }
 
 impl Erasure {
@@ -161,28 +164,30 @@ impl Erasure {
     }
 }
 
-/// An image that may have to be erased.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageToErase {
-    /// The id.
-    pub id: Uuid,
-    /// One of its source URLs. Only the images of [`ErasureTarget::Host`] have it.
-    pub source_url: Option<String>,
-}
+record! {
+    /// An image that may have to be erased.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ImageToErase {
+        /// The id.
+        pub id: Uuid,
+        /// One of its source URLs. Only the images of [`ErasureTarget::Host`] have it.
+        pub source_url: Option<String>,
+    }
 
-/// An item that may have to be erased.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ItemToErase {
-    /// The position in the batch.
-    pub position: u64,
-    /// The SHA-256 of the submitted image.
-    pub payload: Option<[u8; 32]>,
-    /// The URL to fetch the image from.
-    pub url: Option<String>,
-    /// The URL where the image was found.
-    pub source_url: Option<String>,
-    /// The result of an operation that has no scan.
-    pub result: Option<JsonValue>,
+    /// An item that may have to be erased.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ItemToErase {
+        /// The position in the batch.
+        pub position: u64,
+        /// The SHA-256 of the submitted image.
+        pub payload: Option<[u8; 32]>,
+        /// The URL to fetch the image from.
+        pub url: Option<String>,
+        /// The URL where the image was found.
+        pub source_url: Option<String>,
+        /// The result of an operation that has no scan.
+        pub result: Option<JsonValue>,
+    }
 }
 
 /// Items of one batch to erase. Their files are deleted before.

@@ -6,13 +6,12 @@ use uuid::Uuid;
 
 use super::collections::mark_collections;
 use super::counts;
-use super::records::{ErasedCounts, Erasure, ErasureTarget, NewErasure};
+use super::records::{Erasure, ErasureTarget, NewErasure};
 use crate::audit::append;
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::hex;
@@ -74,46 +73,12 @@ crate::prepared::statements! {
          CAST(coalesce(sum(scans), 0) AS bigint) AS scans, \
          CAST(coalesce(sum(images), 0) AS bigint) AS images, \
          CAST(coalesce(sum(faces), 0) AS bigint) AS faces, \
-         CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors \
+         CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors, \
+         0 AS payloads, 0 AS subjects, 0 AS enrollments \
          FROM deleted_batches WHERE tenant = :tenant AND deletion = 'erased' AND \
          ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))";
 
     const END = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
-}
-
-impl Record for Erasure {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            tenant: row.get("tenant")?,
-            kind: row.get("kind")?,
-            target: row.get("target")?,
-            requested_at: row.time("requested_at")?,
-            erased_at: row.optional_time("erased_at")?,
-            purged_at: row.optional_time("purged_at")?,
-            counts: ErasedCounts {
-                payloads: row.number("payloads")?,
-                subjects: row.number("subjects")?,
-                enrollments: row.number("enrollments")?,
-                ..ErasedCounts::from_row(row)?
-            },
-        })
-    }
-}
-
-/// Reads the counts that deleted batches have too.
-impl Record for ErasedCounts {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            images: row.number("images")?,
-            scans: row.number("scans")?,
-            faces: row.number("faces")?,
-            vectors: row.number("vectors")?,
-            batches: row.number("batches")?,
-            items: row.number("items")?,
-            ..Self::default()
-        })
-    }
 }
 
 impl Store {

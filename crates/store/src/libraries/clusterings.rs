@@ -6,7 +6,6 @@ use uuid::Uuid;
 use super::records::{
     Clustering, ClusteringEnd, ClusteringProgress, LeasedClustering, NewClustering,
 };
-use super::rows::WaitingClustering;
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::collections::{CollectionKey, Written, by_id, lock};
@@ -14,6 +13,7 @@ use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
+use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
 
@@ -69,6 +69,15 @@ crate::prepared::statements! {
     /// Servers renew leases and write people only while the state is `running`, so the one that works on it stops.
     const CANCEL = "UPDATE clusterings SET state = 'cancelled', finished_at = :now, leased_until = NULL \
          WHERE collection_id = :collection AND id = :id AND state IN ('queued', 'running')";
+}
+
+record! {
+    /// A clustering that no server works on.
+    struct WaitingClustering {
+        clustering: Clustering,
+        collection_id: Uuid,
+        attempt: i64,
+    }
 }
 
 impl Store {

@@ -5,18 +5,21 @@ use uuid::Uuid;
 
 use crate::collections::{Collection, Enrollment};
 use crate::named::named;
+use crate::record::record;
 
-/// A person of a library.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Person {
-    /// The id.
-    pub id: Uuid,
-    /// The name that a user gave.
-    pub name: Option<String>,
-    /// When the person was created.
-    pub created_at: OffsetDateTime,
-    /// The number of faces.
-    pub faces: u64,
+record! {
+    /// A person of a library.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Person {
+        /// The id.
+        pub id: Uuid,
+        /// The name that a user gave.
+        pub name: Option<String>,
+        /// When the person was created.
+        pub created_at: OffsetDateTime,
+        /// The number of faces.
+        pub faces: u64,
+    }
 }
 
 /// Which faces of a library to list.
@@ -31,17 +34,19 @@ pub enum FaceFilter {
     Unassigned,
 }
 
-/// An enrolled face of a library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LibraryFace {
-    /// The enrollment.
-    pub enrollment: Enrollment,
-    /// An id that the faces of one image share. `None` if the image of a vector is not known.
-    pub image_id: Option<Uuid>,
-    /// Whether the quality suffices to found a person.
-    pub is_acceptable: bool,
-    /// Who the face shows.
-    pub membership: Membership,
+record! {
+    /// An enrolled face of a library.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LibraryFace {
+        /// The enrollment.
+        pub enrollment: Enrollment,
+        /// An id that the faces of one image share. `None` if the image of a vector is not known.
+        pub image_id: Option<Uuid>,
+        /// Whether the quality suffices to found a person.
+        pub is_acceptable: bool,
+        /// Who the face shows.
+        pub membership: Membership,
+    }
 }
 
 /// Who a face shows.
@@ -53,17 +58,19 @@ pub struct Membership {
     pub is_pinned: bool,
 }
 
-/// A face of a library without its ids and its vector, for clusterings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaceRow {
-    /// The row in the index.
-    pub row: u64,
-    /// As in [`LibraryFace`].
-    pub image_id: Option<Uuid>,
-    /// Whether the quality suffices to found a person.
-    pub is_acceptable: bool,
-    /// Who the face shows.
-    pub membership: Membership,
+record! {
+    /// A face of a library without its ids and its vector, for clusterings.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct FaceRow {
+        /// The row in the index.
+        pub row: u64 = number("row_id"),
+        /// As in [`LibraryFace`].
+        pub image_id: Option<Uuid>,
+        /// Whether the quality suffices to found a person.
+        pub is_acceptable: bool,
+        /// Who the face shows.
+        pub membership: Membership,
+    }
 }
 
 /// What a user decides about people.
@@ -121,19 +128,21 @@ pub enum Decided {
     NobodyLeft,
 }
 
-/// A clustering to be done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NewClustering {
-    /// The id.
-    pub id: Uuid,
-    /// Whether all faces are grouped again that no user has assigned. Otherwise only faces without a person are.
-    pub is_full: bool,
-    /// The fewest faces of a new person.
-    pub min_faces: u32,
-    /// The false accept rate at which two faces are linked. `None`: the number of faces decides.
-    pub far: Option<f64>,
-    /// When it was requested.
-    pub created_at: OffsetDateTime,
+record! {
+    /// A clustering to be done.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct NewClustering {
+        /// The id.
+        pub id: Uuid,
+        /// Whether all faces are grouped again that no user has assigned. Otherwise only faces without a person are.
+        pub is_full: bool,
+        /// The fewest faces of a new person.
+        pub min_faces: u32,
+        /// The false accept rate at which two faces are linked. `None`: the number of faces decides.
+        pub far: Option<f64>,
+        /// When it was requested.
+        pub created_at: OffsetDateTime,
+    }
 }
 
 named! {
@@ -152,34 +161,36 @@ named! {
     }
 }
 
-/// A clustering.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Clustering {
-    /// What was requested.
-    pub request: NewClustering,
-    /// The state.
-    pub state: ClusteringState,
-    /// How far it is, and what it has found.
-    pub progress: ClusteringProgress,
-    /// When it ended.
-    pub finished_at: Option<OffsetDateTime>,
-    /// Why it failed.
-    pub error: Option<String>,
-}
+record! {
+    /// A clustering.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Clustering {
+        /// What was requested.
+        pub request: NewClustering,
+        /// The state.
+        pub state: ClusteringState,
+        /// How far it is, and what it has found.
+        pub progress: ClusteringProgress,
+        /// When it ended.
+        pub finished_at: Option<OffsetDateTime>,
+        /// Why it failed.
+        pub error: Option<String>,
+    }
 
-/// How far a clustering is, and what it has found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusteringProgress {
-    /// The faces whose nearest ones are known.
-    pub compared: u64,
-    /// The faces of the library.
-    pub faces: u64,
-    /// The people afterwards.
-    pub people: u64,
-    /// The faces that show nobody afterwards.
-    pub unassigned: u64,
-    /// The faces that had another person before.
-    pub moved: u64,
+    /// How far a clustering is, and what it has found.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ClusteringProgress {
+        /// The faces whose nearest ones are known.
+        pub compared: u64,
+        /// The faces of the library.
+        pub faces: u64,
+        /// The people afterwards.
+        pub people: u64,
+        /// The faces that show nobody afterwards.
+        pub unassigned: u64,
+        /// The faces that had another person before.
+        pub moved: u64,
+    }
 }
 
 /// A clustering that a server works on. It must renew its lease before the lease ends.

@@ -9,6 +9,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::record::record;
+
 /// A model of the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -119,15 +121,17 @@ pub struct NewImage {
     pub perceptual_hash: Option<u64>,
 }
 
-/// Where an image was seen. An empty text is the same as `None`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Source {
-    /// The caller's name for the source, at most 1024 bytes.
-    pub id: Option<String>,
-    /// The URL of the image.
-    pub url: Option<String>,
-    /// When the image was seen there; for a stored source, the last time.
-    pub seen_at: OffsetDateTime,
+record! {
+    /// Where an image was seen. An empty text is the same as `None`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Source {
+        /// The caller's name for the source, at most 1024 bytes.
+        pub id: Option<String> = get("source_id"),
+        /// The URL of the image.
+        pub url: Option<String> = get("source_url"),
+        /// When the image was seen there; for a stored source, the last time.
+        pub seen_at: OffsetDateTime = get("seen_at"),
+    }
 }
 
 /// One face of a [`NewScan`].
@@ -221,27 +225,29 @@ pub struct ScanPage {
     pub max_bytes: u64,
 }
 
-/// A stored image without its sources and scans.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ImageSummary {
-    /// The id, a UUID of version 7. Its time is when the content was first saved.
-    pub id: Uuid,
-    /// The SHA-256 of the bytes as received.
-    pub sha256: [u8; 32],
-    /// The number of bytes as received.
-    pub byte_size: u64,
-    /// The width of the upright image in pixels.
-    pub width: u32,
-    /// The height of the upright image in pixels.
-    pub height: u32,
-    /// The format: `jpeg`, `png` …
-    pub format: String,
-    /// The EXIF orientation of the file, 1 to 8.
-    pub orientation: u8,
-    /// A hash for finding near-duplicates; `None` for an image without structure.
-    pub perceptual_hash: Option<u64>,
-    /// When the content was first saved.
-    pub created_at: OffsetDateTime,
+record! {
+    /// A stored image without its sources and scans.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ImageSummary {
+        /// The id, a UUID of version 7. Its time is when the content was first saved.
+        pub id: Uuid,
+        /// The SHA-256 of the bytes as received.
+        pub sha256: [u8; 32],
+        /// The number of bytes as received.
+        pub byte_size: u64,
+        /// The width of the upright image in pixels.
+        pub width: u32,
+        /// The height of the upright image in pixels.
+        pub height: u32,
+        /// The format: `jpeg`, `png` …
+        pub format: String,
+        /// The EXIF orientation of the file, 1 to 8.
+        pub orientation: u8,
+        /// A hash for finding near-duplicates; `None` for an image without structure.
+        pub perceptual_hash: Option<u64> = bits("perceptual_hash"),
+        /// When the content was first saved.
+        pub created_at: OffsetDateTime = get("created_at"),
+    }
 }
 
 /// A stored scan.

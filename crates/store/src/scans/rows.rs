@@ -5,8 +5,7 @@ use facescan_imaging::precision::NumericPrecision;
 use uuid::Uuid;
 
 use super::records::{
-    Embedder, Embedding, ImageEmbedding, ImageSummary, ModelFile, NewFace, ScanRecord, Source,
-    StoredFace, StoredScan,
+    Embedder, Embedding, ImageEmbedding, ModelFile, NewFace, ScanRecord, StoredFace, StoredScan,
 };
 use crate::record::{Columns, Record};
 use crate::values::{Digest, Floats, Value};
@@ -30,33 +29,6 @@ macro_rules! sql {
     };
 }
 pub(super) use sql;
-
-impl Record for ImageSummary {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        let perceptual_hash: Option<i64> = row.get("perceptual_hash")?;
-        Ok(Self {
-            id: row.get("id")?,
-            sha256: row.get::<Digest>("sha256")?.0,
-            byte_size: row.number("byte_size")?,
-            width: row.number("width")?,
-            height: row.number("height")?,
-            format: row.get("format")?,
-            orientation: row.number("orientation")?,
-            perceptual_hash: perceptual_hash.map(i64::cast_unsigned),
-            created_at: row.get("created_at")?,
-        })
-    }
-}
-
-impl Record for Source {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.get("source_id")?,
-            url: row.get("source_url")?,
-            seen_at: row.get("seen_at")?,
-        })
-    }
-}
 
 /// A scan without its faces. Give them to it with `add_faces` before it is returned: without them it is a scan that found none.
 impl Record for StoredScan {

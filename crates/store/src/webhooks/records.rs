@@ -6,28 +6,31 @@ use uuid::Uuid;
 
 use crate::audit::NewAuditEntry;
 use crate::named::named;
+use crate::record::record;
 
-/// A webhook.
-#[derive(Clone, Debug)]
-pub struct Webhook {
-    /// The id.
-    pub id: Uuid,
-    /// The tenant that owns it.
-    pub tenant: String,
-    /// The only batch that it is told about. `None` means every batch of the tenant.
-    pub batch_id: Option<Uuid>,
-    /// The address.
-    pub url: String,
-    /// The host and the port of the address, if it is the webhook of one batch.
-    pub host: Option<String>,
-    /// The secret that signs the messages.
-    pub secret: SecretString,
-    /// When it was created.
-    pub created_at: OffsetDateTime,
-    /// The secret before the last rotation.
-    pub old_secret: Option<OldSecret>,
-    /// What is known about the address.
-    pub health: WebhookHealth,
+record! {
+    /// A webhook.
+    #[derive(Clone, Debug)]
+    pub struct Webhook {
+        /// The id.
+        pub id: Uuid,
+        /// The tenant that owns it.
+        pub tenant: String,
+        /// The only batch that it is told about. `None` means every batch of the tenant.
+        pub batch_id: Option<Uuid>,
+        /// The address.
+        pub url: String,
+        /// The host and the port of the address, if it is the webhook of one batch.
+        pub host: Option<String>,
+        /// The secret that signs the messages.
+        pub secret: SecretString,
+        /// When it was created.
+        pub created_at: OffsetDateTime = get("created_at"),
+        /// The secret before the last rotation.
+        pub old_secret: Option<OldSecret>,
+        /// What is known about the address.
+        pub health: WebhookHealth,
+    }
 }
 
 /// The webhook that a new batch brings with it.
@@ -41,21 +44,23 @@ pub struct BatchWebhook {
     pub audit: Option<NewAuditEntry>,
 }
 
-/// A host that did not take the last message of a webhook of one batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookHost {
-    /// The host and the port.
-    pub host: String,
-    /// The webhook whose message failed last.
-    pub webhook: Uuid,
-    /// The attempts that failed since the last success.
-    pub failures: u64,
-    /// When the first of them failed.
-    pub failing_since: OffsetDateTime,
-    /// Why the last of them failed.
-    pub last_error: String,
-    /// Until when nothing is sent to the host, if it was switched off.
-    pub off_until: Option<OffsetDateTime>,
+record! {
+    /// A host that did not take the last message of a webhook of one batch.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WebhookHost {
+        /// The host and the port.
+        pub host: String,
+        /// The webhook whose message failed last.
+        pub webhook: Uuid = get("webhook_id"),
+        /// The attempts that failed since the last success.
+        pub failures: u64,
+        /// When the first of them failed.
+        pub failing_since: OffsetDateTime,
+        /// Why the last of them failed.
+        pub last_error: String,
+        /// Until when nothing is sent to the host, if it was switched off.
+        pub off_until: Option<OffsetDateTime>,
+    }
 }
 
 /// A secret that another one has replaced.
@@ -67,19 +72,21 @@ pub struct OldSecret {
     pub until: OffsetDateTime,
 }
 
-/// How the attempts to send messages to an address went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WebhookHealth {
-    /// The attempts that failed since the last success.
-    pub failures: u64,
-    /// When the first of them failed.
-    pub failing_since: Option<OffsetDateTime>,
-    /// Why the last of them failed.
-    pub last_error: Option<String>,
-    /// When a message was delivered last.
-    pub last_success_at: Option<OffsetDateTime>,
-    /// When the webhook was switched off because of failures. `None` means that it is on.
-    pub disabled_at: Option<OffsetDateTime>,
+record! {
+    /// How the attempts to send messages to an address went.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct WebhookHealth {
+        /// The attempts that failed since the last success.
+        pub failures: u64,
+        /// When the first of them failed.
+        pub failing_since: Option<OffsetDateTime> = informal_time("failing_since"),
+        /// Why the last of them failed.
+        pub last_error: Option<String>,
+        /// When a message was delivered last.
+        pub last_success_at: Option<OffsetDateTime> = informal_time("last_success_at"),
+        /// When the webhook was switched off because of failures. `None` means that it is on.
+        pub disabled_at: Option<OffsetDateTime>,
+    }
 }
 
 /// A new secret for a webhook.
@@ -121,21 +128,23 @@ pub struct TakenDeliveries {
     pub has_more: bool,
 }
 
-/// A message that is due.
-#[derive(Clone, Debug)]
-pub struct DueDelivery {
-    /// The id of the message. It is the same for each attempt.
-    pub id: Uuid,
-    /// The webhook.
-    pub webhook: Webhook,
-    /// The batch.
-    pub batch_id: Uuid,
-    /// The event.
-    pub event: WebhookEvent,
-    /// When the event happened.
-    pub created_at: OffsetDateTime,
-    /// The number of attempts so far, with the one that begins now.
-    pub attempts: u32,
+record! {
+    /// A message that is due.
+    #[derive(Clone, Debug)]
+    pub struct DueDelivery {
+        /// The id of the message. It is the same for each attempt.
+        pub id: Uuid = get("delivery_id"),
+        /// The webhook.
+        pub webhook: Webhook,
+        /// The batch.
+        pub batch_id: Uuid = get("of_batch"),
+        /// The event.
+        pub event: WebhookEvent,
+        /// When the event happened.
+        pub created_at: OffsetDateTime = time("happened_at"),
+        /// The number of attempts so far, with the one that begins now.
+        pub attempts: u32,
+    }
 }
 
 /// The end of an attempt.

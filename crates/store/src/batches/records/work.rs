@@ -4,6 +4,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::record::record;
 use crate::scans::NewScan;
 
 /// A request for a chunk.
@@ -58,21 +59,23 @@ pub struct LeasedChunk {
     pub items: Vec<LeasedItem>,
 }
 
-/// An item of a leased chunk.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeasedItem {
-    /// The index in the batch.
-    pub position: u64,
-    /// The number of attempts so far.
-    pub attempts: u32,
-    /// The sha256 of the bytes, which are in the object store.
-    pub payload: Option<[u8; 32]>,
-    /// Where to fetch the image if there are no bytes.
-    pub url: Option<String>,
-    /// The caller's name for the source.
-    pub source: Option<String>,
-    /// The address where the image was found.
-    pub source_url: Option<String>,
+record! {
+    /// An item of a leased chunk.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct LeasedItem {
+        /// The index in the batch.
+        pub position: u64,
+        /// The number of attempts so far.
+        pub attempts: u32,
+        /// The sha256 of the bytes, which are in the object store.
+        pub payload: Option<[u8; 32]>,
+        /// Where to fetch the image if there are no bytes.
+        pub url: Option<String>,
+        /// The caller's name for the source.
+        pub source: Option<String>,
+        /// The address where the image was found.
+        pub source_url: Option<String>,
+    }
 }
 
 impl LeasedItem {
@@ -163,28 +166,30 @@ pub struct FinishedItems {
     pub is_batch_done: bool,
 }
 
-/// A chunk that is ready for a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadyChunk {
-    /// The batch.
-    pub batch: Uuid,
-    /// The number of the chunk.
-    pub number: u32,
-    /// The token of its last lease.
-    pub token: u64,
-    /// The tenant.
-    pub tenant: String,
-    /// The priority, by name.
-    pub priority: String,
-}
+record! {
+    /// A chunk that is ready for a worker.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReadyChunk {
+        /// The batch.
+        pub batch: Uuid = get("batch_id"),
+        /// The number of the chunk.
+        pub number: u32,
+        /// The token of its last lease.
+        pub token: u64 = number("lease_token"),
+        /// The tenant.
+        pub tenant: String,
+        /// The priority, by name.
+        pub priority: String,
+    }
 
-/// The work that waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueDepth {
-    /// The number of items that no worker has.
-    pub queued: u64,
-    /// The number of items of leased chunks.
-    pub running: u64,
-    /// When the oldest chunk that is ready became ready.
-    pub oldest_ready_at: Option<OffsetDateTime>,
+    /// The work that waits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct QueueDepth {
+        /// The number of items that no worker has.
+        pub queued: u64,
+        /// The number of items of leased chunks.
+        pub running: u64,
+        /// When the oldest chunk that is ready became ready.
+        pub oldest_ready_at: Option<OffsetDateTime> = optional_time("oldest"),
+    }
 }
