@@ -10,7 +10,6 @@ use crate::parameters::params;
 use crate::record::{Columns, Field, record};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Digest;
 
 record! {
     /// A key of the API, without its secret.
@@ -84,7 +83,7 @@ impl Store {
                 tenant = key.tenant,
                 name = key.name,
                 scopes = JsonValue::from(key.scopes.clone()),
-                digest = Digest(key.digest),
+                digest = key.digest,
                 created_at = micros(key.created_at),
                 expires_at = key.expires_at.map(micros)
             );

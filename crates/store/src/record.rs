@@ -187,9 +187,22 @@ only_columns!(
     bool,
     i64,
     Option<i64>,
-    Digest,
     JsonValue
 );
+
+impl Record for [u8; 32] {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let Digest(hash) = row.get(0_usize)?;
+        Ok(hash)
+    }
+}
+
+impl Record for u64 {
+    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+        let Integer(number) = row.get(0_usize)?;
+        Self::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
+    }
+}
 
 impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {

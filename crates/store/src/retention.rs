@@ -64,7 +64,7 @@ impl Store {
             let values = params!(
                 tenant,
                 before = to_the_microsecond(before),
-                limit = i64::from(limit),
+                limit,
                 first_id = first_id_after(before)
             );
             let old: Vec<(Uuid, Uuid)> = connection.fetch_all(OLD_SCANS, values).await?;
@@ -93,11 +93,7 @@ impl Store {
         limit: u32,
     ) -> Result<u64, StoreError> {
         change!(self, "expire_batches_of", |connection| {
-            let values = params!(
-                tenant,
-                before = to_the_microsecond(before),
-                limit = i64::from(limit)
-            );
+            let values = params!(tenant, before = to_the_microsecond(before), limit);
             let old: Vec<Uuid> = connection.fetch_all(OLD_BATCHES, values).await?;
             for batch in &old {
                 mark_deleted(connection, (tenant, *batch), Deletion::Expired).await?;

@@ -93,11 +93,12 @@ impl Store {
             if before.searches.saturating_add(searches) > searcher.limit {
                 return Ok(TakenSearches::Exceeded(before));
             }
-            let more = i64::try_from(searches).unwrap_or(i64::MAX);
             let minute = micros(now) - micros(now).rem_euclid(MINUTE.as_micros() as i64);
-            let values = params!(tenant, key_id = key, minute, searches = more);
+            let values = params!(tenant, key_id = key, minute, searches);
             connection.execute(ADD_TO_MINUTE, values).await?;
-            connection.execute(ADD, params!(tenant, key, more)).await?;
+            connection
+                .execute(ADD, params!(tenant, key, more = searches))
+                .await?;
             let values = params!(tenant, key, now = over(now));
             connection.execute(CLEAN, values).await?;
             Ok(TakenSearches::Taken)

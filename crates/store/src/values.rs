@@ -153,6 +153,39 @@ fn unchecked<T>(_: &T) -> Result<(), NulInText> {
     Ok(())
 }
 
+/// Implements [`Value`] for types that are bound as another one.
+macro_rules! bound_as {
+    ($($type:ty, $this:ident => $bound:expr;)+) => {
+        $(
+            impl Value for $type {
+                fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError> {
+                    let $this = self;
+                    $bound.bind_postgres(arguments)
+                }
+
+                fn bind_sqlite(&self, arguments: &mut SqliteArguments) -> Result<(), BoxDynError> {
+                    let $this = self;
+                    $bound.bind_sqlite(arguments)
+                }
+            }
+        )+
+    };
+}
+
+bound_as! {
+    u32, number => i64::from(*number);
+    u64, number => signed(*number);
+    Option<u64>, number => number.map(signed);
+    [u8; 32], hash => Digest(*hash);
+    Option<[u8; 32]>, hash => hash.map(Digest);
+    Vec<f32>, values => Floats(values.clone());
+}
+
+/// Returns a number as the databases keep it. No row has the greatest one.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// A SHA-256: `bytea` in Postgres, `BLOB` in SQLite.
 #[derive(Clone, Copy)]
 pub(crate) struct Digest(pub(crate) [u8; 32]);

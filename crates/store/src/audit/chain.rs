@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Digest, Value};
+use crate::values::Value;
 
 crate::prepared::statements! {
     const CREATE_CHAIN = "INSERT INTO audit_chains (tenant, deleted, deleted_hash, last, last_hash) \
@@ -77,10 +77,7 @@ async fn append_to_chain(
     entries: &[&NewAuditEntry],
 ) -> Result<(), StoreError> {
     connection
-        .execute(
-            CREATE_CHAIN,
-            params!(tenant, deleted_hash = Digest(FIRST_HASH)),
-        )
+        .execute(CREATE_CHAIN, params!(tenant, deleted_hash = FIRST_HASH))
         .await?;
     let end: Option<AuditChain> = connection
         .fetch_optional(LOCK_CHAIN, params!(tenant))
@@ -91,8 +88,7 @@ async fn append_to_chain(
     for entry in entries {
         number += 1;
         let hash = hash(&previous, number, entry);
-        let (at, stored) = (micros(entry.at), number.cast_signed());
-        links.push((stored, at, Digest(previous), Digest(hash)));
+        links.push((number, micros(entry.at), previous, hash));
         previous = hash;
     }
     let rows: Vec<[&dyn Value; 10]> = entries
@@ -117,14 +113,7 @@ async fn append_to_chain(
         .collect();
     insert_rows(connection, INTO, &rows).await?;
     connection
-        .execute(
-            MOVE_END,
-            params!(
-                tenant,
-                number = number.cast_signed(),
-                previous = Digest(previous)
-            ),
-        )
+        .execute(MOVE_END, params!(tenant, number, previous))
         .await?;
     Ok(())
 }

@@ -120,7 +120,7 @@ impl Store {
             else {
                 return Ok(0);
             };
-            let end = (start.deleted + u64::from(limit)).cast_signed();
+            let end = start.deleted + u64::from(limit);
             let values = params!(
                 tenant,
                 before = micros(times.before),
@@ -133,14 +133,14 @@ impl Store {
             else {
                 return Ok(0);
             };
-            let hashes: Vec<Digest> = connection
+            let hashes = connection
                 .fetch_all(HASHES, params!(tenant, number))
                 .await?;
             let deletion = AuditDeletion {
                 tenant: tenant.to_owned(),
                 first: start.deleted + 1,
                 at: from_micros(micros(times.now)).unwrap_or(times.now),
-                hashes: hashes.into_iter().map(|hash| hash.0).collect(),
+                hashes,
                 signature: None,
             };
             record(connection, &deletion, sign(&deletion.signed_text())).await?;
@@ -160,8 +160,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<AuditDeletion>, StoreError> {
         query!(self, "audit_deletions", |connection| {
-            let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let values = params!(tenant, after, limit = i64::from(limit));
+            let values = params!(tenant, after, limit);
             Ok(connection.fetch_all(DELETIONS, values).await?)
         })
     }
@@ -174,11 +173,11 @@ async fn record(
 ) -> Result<(), StoreError> {
     let values = params!(
         tenant = deletion.tenant,
-        first = deletion.first.cast_signed(),
-        last = deletion.last().cast_signed(),
+        first = deletion.first,
+        last = deletion.last(),
         at = micros(deletion.at),
         hashes = deletion.hashes.as_flattened().to_vec(),
-        signature = signature.map(Digest)
+        signature
     );
     connection.execute(INSERT, values).await?;
     Ok(())

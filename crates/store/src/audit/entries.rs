@@ -26,8 +26,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         query!(self, "audit_entries", |connection| {
-            let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let values = params!(tenant, after, limit = i64::from(limit));
+            let values = params!(tenant, after, limit);
             Ok(connection.fetch_all(ENTRIES, values).await?)
         })
     }
@@ -41,12 +40,11 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<AuditEntry>, StoreError> {
         query!(self, "audited_searches", |connection| {
-            let before = before.and_then(|before| i64::try_from(before).ok());
             let values = params!(
                 tenant,
                 collection = collection.to_string(),
-                before = before.unwrap_or(i64::MAX),
-                limit = i64::from(limit)
+                before = before.unwrap_or(u64::MAX),
+                limit
             );
             Ok(connection.fetch_all(SEARCHES, values).await?)
         })

@@ -34,7 +34,7 @@ impl Store {
             let values = params!(
                 now = micros(now),
                 announced_before = micros(announced_before),
-                limit = i64::from(limit)
+                limit
             );
             Ok(connection.fetch_all(READY, values).await?)
         })
@@ -49,8 +49,7 @@ impl Store {
         change!(self, "mark_announced", |connection| {
             let now = micros(now);
             for chunk in chunks {
-                let number = i32::try_from(chunk.number).unwrap_or(i32::MAX);
-                let token = i64::try_from(chunk.token).unwrap_or(i64::MAX);
+                let (number, token) = (chunk.number, chunk.token);
                 connection
                     .execute(MARK, params!(batch = chunk.batch, number, token, now))
                     .await?;

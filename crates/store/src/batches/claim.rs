@@ -4,7 +4,6 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::records::{ClaimRequest, Lease, LeasedChunk, MAX_MODELS_KEYS};
-use super::rows::LeaseKey;
 use crate::call::change;
 use crate::connection::Connection;
 use crate::error::StoreError;
@@ -12,7 +11,7 @@ use crate::parameters::params;
 use crate::record::{Columns, Record};
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::{Digest, Many};
+use crate::values::Many;
 
 macro_rules! next_chunk {
     ($lock:literal) => {
@@ -66,7 +65,6 @@ crate::prepared::statements! {
 
 /// A chunk that is ready.
 struct NextChunk {
-    number: i32,
     first_item: i64,
     /// The position after the last item.
     end: i64,
@@ -83,7 +81,6 @@ impl Record for NextChunk {
             (row.number("lease_token")?, row.number("expired_leases")?);
         let first_item: i64 = row.get("first_item")?;
         Ok(Self {
-            number: row.get("number")?,
             first_item,
             end: first_item + i64::from(row.get::<i32>("items")?),
             was_leased,
@@ -122,7 +119,7 @@ impl Store {
             let batch_id = leased.lease.batch;
             let lease = params!(
                 batch_id,
-                number = chunk.number,
+                number = leased.lease.chunk,
                 owner = request.owner,
                 until = micros(request.until),
                 expired = i32::from(chunk.was_leased)
@@ -151,13 +148,10 @@ impl Store {
         until: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         change!(self, "extend_lease", |connection| {
-            let Some(key) = LeaseKey::from_lease(lease) else {
-                return Ok(false);
-            };
             let values = params!(
-                batch_id = key.batch_id,
-                number = key.number,
-                token = key.token,
+                batch_id = lease.batch,
+                number = lease.chunk,
+                token = lease.token,
                 until = micros(until)
             );
             Ok(connection.execute(EXTEND_LEASE, values).await? == 1)
@@ -168,14 +162,10 @@ impl Store {
     /// if the lease is lost.
     pub async fn begin_item(&self, lease: &Lease, position: u64) -> Result<bool, StoreError> {
         change!(self, "begin_item", |connection| {
-            let (Some(key), Ok(position)) = (LeaseKey::from_lease(lease), i64::try_from(position))
-            else {
-                return Ok(false);
-            };
             let values = params!(
-                batch_id = key.batch_id,
-                number = key.number,
-                token = key.token,
+                batch_id = lease.batch,
+                number = lease.chunk,
+                token = lease.token,
                 position
             );
             Ok(connection.execute(BEGIN_ITEM, values).await? == 1)
@@ -192,8 +182,8 @@ async fn next_chunk(
         return Ok(None);
     };
     // A list of a fixed length keeps its plan, so the first key stands for those that are missing.
-    let keys: [Digest; MAX_MODELS_KEYS] =
-        std::array::from_fn(|index| Digest(*request.models_keys.get(index).unwrap_or(first)));
+    let keys: [[u8; 32]; MAX_MODELS_KEYS] =
+        std::array::from_fn(|index| *request.models_keys.get(index).unwrap_or(first));
     // No tenant has an empty name.
     let except = request.except.as_deref().unwrap_or_default();
     let values = params!(now, models_keys = Many(&keys), except);

@@ -17,7 +17,6 @@ use crate::parameters::params;
 use crate::purge::note_deletion;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::Digest;
 
 crate::prepared::statements! {
     /// The key is free again, so that the request can be sent again.
@@ -115,8 +114,7 @@ impl Store {
     /// Returns batches that are marked as deleted, and whose rows are still there.
     pub async fn deleted_batches(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "deleted_batches", |connection| {
-            let limit = params!(limit = i64::from(limit));
-            Ok(connection.fetch_all(DELETED, limit).await?)
+            Ok(connection.fetch_all(DELETED, params!(limit)).await?)
         })
     }
 
@@ -155,8 +153,7 @@ impl Store {
     /// Returns batches that ended since the last sweep of their payloads.
     pub async fn batches_with_due_payloads(&self, limit: u32) -> Result<Vec<BatchKey>, StoreError> {
         query!(self, "batches_with_due_payloads", |connection| {
-            let limit = params!(limit = i64::from(limit));
-            Ok(connection.fetch_all(DUE_PAYLOADS, limit).await?)
+            Ok(connection.fetch_all(DUE_PAYLOADS, params!(limit)).await?)
         })
     }
 
@@ -168,9 +165,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<[u8; 32]>, StoreError> {
         query!(self, "finished_payloads", |connection| {
-            let values = params!(batch, after = after.map(Digest), limit = i64::from(limit));
-            let payloads: Vec<Digest> = connection.fetch_all(FINISHED_PAYLOADS, values).await?;
-            Ok(payloads.into_iter().map(|payload| payload.0).collect())
+            let values = params!(batch, after, limit);
+            Ok(connection.fetch_all(FINISHED_PAYLOADS, values).await?)
         })
     }
 

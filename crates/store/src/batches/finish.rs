@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use super::outcomes::{ItemValues, item_values, stored_scans};
 use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease};
-use super::rows::LeaseKey;
 use super::submit;
 use crate::call::change;
 use crate::connection::Connection;
@@ -116,14 +115,8 @@ impl Store {
         end: ChunkEnd,
     ) -> Result<Option<FinishedItems>, StoreError> {
         change!(self, "finish_items", |connection| {
-            let Some(key) = LeaseKey::from_lease(lease) else {
-                return Ok(None);
-            };
-            let values = params!(
-                batch_id = key.batch_id,
-                number = key.number,
-                token = key.token
-            );
+            let batch_id = lease.batch;
+            let values = params!(batch_id, number = lease.chunk, token = lease.token);
             let locked: Option<ChunkRow> = connection.fetch_optional(LOCK_CHUNK, values).await?;
             let Some(chunk) = locked else {
                 return Ok(None);
@@ -137,11 +130,11 @@ impl Store {
             let cached = stored_scans(connection, &outcomes).await?;
             let mut items = Vec::with_capacity(outcomes.len());
             for outcome in outcomes {
-                let values = item_values(connection, key.batch_id, outcome, &cached).await?;
+                let values = item_values(connection, batch_id, outcome, &cached).await?;
                 items.extend(values);
             }
             let attempts = i32::from(!counted_before);
-            let changed = update_items(connection, key.batch_id, &items, attempts).await?;
+            let changed = update_items(connection, batch_id, &items, attempts).await?;
             for item in items.iter().filter(|item| changed.contains(&item.position)) {
                 counts.add(item);
             }
@@ -151,11 +144,11 @@ impl Store {
                     return_chunk(connection, &chunk, micros(retry_at), &mut counts).await?
                 }
             };
-            counts.save(connection, key.batch_id, returned).await?;
+            counts.save(connection, batch_id, returned).await?;
             let is_batch_done = match end {
                 ChunkEnd::Keep => false,
                 ChunkEnd::Return { now, .. } => {
-                    submit::finish_if_done(connection, key.batch_id, now).await?
+                    submit::finish_if_done(connection, batch_id, now).await?
                 }
             };
             Ok(Some(FinishedItems {

@@ -81,9 +81,8 @@ impl Store {
                 connection
                     .execute(DELETE_WAITING_CHUNKS, params!(batch))
                     .await?;
-                let count = i64::try_from(cancelled).unwrap_or(i64::MAX);
                 connection
-                    .execute(COUNT_CANCELLED, params!(batch, count))
+                    .execute(COUNT_CANCELLED, params!(batch, count = cancelled))
                     .await?;
             }
             let batch = read::find_batch(connection, tenant, batch).await?;
@@ -107,14 +106,14 @@ impl Store {
             };
             let failed: Vec<i64> = connection.fetch_all(FAILED_ITEMS, params!(batch)).await?;
             let ranges = ranges(&failed, chunk_size);
-            let (mut errors, mut dead) = (0, 0);
+            let (mut errors, mut dead) = (0_u64, 0_u64);
             for &(first, items) in &ranges {
                 let end = first + i64::from(items);
                 for (state, count) in [("error", &mut errors), ("dead", &mut dead)] {
                     let changed = connection
                         .execute(REQUEUE_ITEMS, params!(batch, first, end, state))
                         .await?;
-                    *count += i64::try_from(changed).unwrap_or(i64::MAX);
+                    *count += changed;
                 }
             }
             let chunks: Vec<_> = (next_chunk..)

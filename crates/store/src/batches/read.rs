@@ -13,7 +13,7 @@ use crate::parameters::params;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Digest, Many};
+use crate::values::Many;
 
 /// SQL for the items of a batch, each with what `$columns` names. A queued item is running while a worker has its chunk.
 macro_rules! items {
@@ -121,8 +121,8 @@ impl Store {
     ) -> Result<Vec<Batch>, StoreError> {
         query!(self, "list_batches", |connection| {
             let state = filter.state.map(|state| state.name().to_owned());
-            let limit = i64::from(page.limit);
-            let values = params!(tenant, state, name = filter.name, after = page.after, limit);
+            let (after, limit) = (page.after, page.limit);
+            let values = params!(tenant, state, name = filter.name, after, limit);
             Ok(connection.fetch_all(BATCHES, values).await?)
         })
     }
@@ -164,7 +164,7 @@ impl Store {
         payload: [u8; 32],
     ) -> Result<Option<serde_json::Value>, StoreError> {
         query!(self, "result_of_payload", |connection| {
-            let values = params!(batch, payload = Digest(payload));
+            let values = params!(batch, payload);
             Ok(connection.fetch_optional(RESULT, values).await?)
         })
     }
@@ -183,9 +183,7 @@ impl Store {
     /// Returns the number of a tenant's items that are not finished.
     pub async fn waiting_items(&self, tenant: &str) -> Result<u64, StoreError> {
         query!(self, "waiting_items", |connection| {
-            let items: i64 = connection.fetch_one(WAITING, params!(tenant)).await?;
-            u64::try_from(items)
-                .map_err(|_| StoreError::corrupt("the counts of the batches".to_owned()))
+            Ok(connection.fetch_one(WAITING, params!(tenant)).await?)
         })
     }
 

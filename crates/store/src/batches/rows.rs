@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::records::{Item, ItemResult, Lease, NewItem};
+use super::records::{Item, ItemResult, NewItem};
 use crate::record::{Columns, Record};
 use crate::values::{Digest, Value};
 
@@ -82,24 +82,6 @@ impl Record for Item {
             },
             error: code.zip(row.get("error_detail")?),
             metadata: row.get("metadata")?,
-        })
-    }
-}
-
-/// The lease of a chunk as values of its columns.
-pub(super) struct LeaseKey {
-    pub(super) batch_id: Uuid,
-    pub(super) number: i32,
-    pub(super) token: i64,
-}
-
-impl LeaseKey {
-    /// Returns `None` if a number is out of range, so that no chunk can have this lease.
-    pub(super) fn from_lease(lease: &Lease) -> Option<Self> {
-        Some(Self {
-            batch_id: lease.batch,
-            number: lease.chunk.try_into().ok()?,
-            token: lease.token.try_into().ok()?,
         })
     }
 }

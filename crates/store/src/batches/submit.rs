@@ -18,7 +18,7 @@ use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
-use crate::values::{Digest, Rows, Value};
+use crate::values::{Rows, Value};
 use crate::webhooks::{WebhookEvent, add_to_batch, insert_deliveries, lock_for_batch};
 
 crate::prepared::statements! {
@@ -97,10 +97,10 @@ impl Store {
                         operation = batch.operation,
                         options = batch.options,
                         models = batch.models,
-                        models_key = Digest(batch.models_key),
+                        models_key = batch.models_key,
                         priority = batch.priority,
                         idempotency_key = batch.idempotency_key,
-                        chunk_size = i32::try_from(batch.chunk_size.max(1)).unwrap_or(i32::MAX),
+                        chunk_size = batch.chunk_size.clamp(1, i32::MAX.cast_unsigned()),
                         is_open = true,
                         created_at = to_the_microsecond(batch.created_at),
                         expires_at = batch.expires_at.map(micros),
@@ -134,10 +134,13 @@ impl Store {
     /// An item whose id the batch already has is not added.
     pub async fn add_items(&self, new: NewItems<'_>) -> Result<Option<AddedItems>, StoreError> {
         change!(self, "add_items", |connection| {
-            let NewItems { batch, items, .. } = new;
-            let read_before = new
-                .read_before
-                .map(|read| i64::try_from(read).unwrap_or(i64::MAX));
+            let NewItems {
+                batch,
+                items,
+                read,
+                read_before,
+                now,
+            } = new;
             let Some(locked) = connection
                 .fetch_optional::<LockedBatch>(LOCK_BATCH, params!(batch, read_before))
                 .await?
@@ -159,13 +162,12 @@ impl Store {
                 .zip(starts)
                 .map(|(number, first)| (number, first, (end - first).min(size) as i32))
                 .collect();
-            insert_chunks(connection, &batch, &chunks, micros(new.now)).await?;
+            insert_chunks(connection, &batch, &chunks, micros(now)).await?;
             if !chunks.is_empty() {
                 let tenant = params!(tenant = locked.tenant);
                 connection.execute(JOIN_FAIR_QUEUE, tenant).await?;
             }
             let accepted = kept.len() as i64;
-            let read = i64::try_from(new.read).unwrap_or(i64::MAX);
             let next_chunk = locked.next_chunk + chunks.len() as i32;
             connection
                 .execute(ADD_TO_COUNTS, params!(batch, read, accepted, next_chunk))
@@ -183,10 +185,9 @@ impl Store {
         request: CompleteRequest,
     ) -> Result<Option<Batch>, StoreError> {
         change!(self, "complete_request", |connection| {
-            let digest = Digest(request.digest);
             let values = params!(
                 batch = request.batch,
-                digest,
+                digest = request.digest,
                 receipt = request.receipt,
                 stays_open = request.stays_open
             );

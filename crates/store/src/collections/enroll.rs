@@ -16,7 +16,7 @@ use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Floats, Value};
+use crate::values::Value;
 
 crate::prepared::statements! {
     /// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
@@ -109,12 +109,10 @@ impl Store {
                 return Ok(Enrolled::NoFace);
             };
             let now = micros(now);
-            let vectors = faces.iter().map(|face| Floats(face.vector.clone()));
-            let vectors: Vec<Floats> = vectors.collect();
             let rows: Vec<[&dyn Value; 8]> = faces
                 .iter()
-                .zip(images.iter().zip(&vectors))
-                .map(|(face, (image, vector))| -> [&dyn Value; 8] {
+                .zip(&images)
+                .map(|(face, image)| -> [&dyn Value; 8] {
                     [
                         &face.id,
                         &key.id,
@@ -123,7 +121,7 @@ impl Store {
                         image,
                         &now,
                         &face.is_acceptable,
-                        vector,
+                        &face.vector,
                     ]
                 })
                 .collect();
@@ -156,7 +154,7 @@ impl Store {
         page: PageRequest,
     ) -> Result<Vec<Enrollment>, StoreError> {
         query!(self, "list_enrollments", |connection| {
-            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
+            let (after, limit) = (page.after.unwrap_or_default(), page.limit);
             let values = params!(
                 tenant = key.tenant,
                 collection = key.id,

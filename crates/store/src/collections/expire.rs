@@ -59,7 +59,7 @@ impl Store {
     ) -> Result<u64, StoreError> {
         // Without a subject whose time is over, no writer waits.
         let over = query!(self, "find_expired_subjects", |connection| {
-            let values = params!(now = micros(now), limit = i64::from(limit));
+            let values = params!(now = micros(now), limit);
             Ok(connection.fetch_all(OVER, values).await?)
         })?;
         let mut by_collection: BTreeMap<Uuid, Vec<Uuid>> = BTreeMap::new();
@@ -110,7 +110,7 @@ impl Store {
             let Some(tenant) = locked else {
                 return Ok(0);
             };
-            let values = params!(library, now = micros(now), limit = i64::from(limit));
+            let values = params!(library, now = micros(now), limit);
             let deleted = connection.execute(DELETE_FACES, values).await?;
             if deleted > 0 {
                 let details = json!({"faces": deleted});

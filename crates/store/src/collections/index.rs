@@ -59,12 +59,11 @@ impl Store {
             let now = micros(now);
             let mut live = Vec::with_capacity(rows.len());
             for rows in rows.chunks(MAX_ROWS) {
-                let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
                 let values = params!(
                     tenant = key.tenant,
                     collection = key.id,
                     now,
-                    rows = Many(&rows)
+                    rows = Many(rows)
                 );
                 live.extend(connection.fetch_all::<LiveRow>(LIVE, values).await?);
             }
@@ -98,11 +97,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<IndexRow>, StoreError> {
         query!(self, "index_rows", |connection| {
-            let values = params!(
-                collection,
-                after = after.cast_signed(),
-                limit = i64::from(limit)
-            );
+            let values = params!(collection, after, limit);
             Ok(connection.fetch_all(ROWS, values).await?)
         })
     }
@@ -116,8 +111,7 @@ impl Store {
         query!(self, "index_rows_of", |connection| {
             let mut found = Vec::with_capacity(rows.len());
             for rows in rows.chunks(MAX_ROWS) {
-                let rows: Vec<i64> = rows.iter().map(|row| row.cast_signed()).collect();
-                let values = params!(collection, rows = Many(&rows));
+                let values = params!(collection, rows = Many(rows));
                 found.extend(connection.fetch_all::<IndexRow>(ROWS_OF, values).await?);
             }
             Ok(found)
@@ -132,11 +126,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<IndexChange>, StoreError> {
         query!(self, "index_changes", |connection| {
-            let values = params!(
-                collection,
-                after = after.cast_signed(),
-                limit = i64::from(limit)
-            );
+            let values = params!(collection, after, limit);
             Ok(connection.fetch_all(CHANGES, values).await?)
         })
     }
@@ -144,7 +134,7 @@ impl Store {
     /// Deletes the changes of a collection up to a position.
     pub async fn trim_index_changes(&self, collection: Uuid, up_to: u64) -> Result<(), StoreError> {
         change!(self, "trim_index_changes", |connection| {
-            let values = params!(collection, up_to = up_to.cast_signed());
+            let values = params!(collection, up_to);
             connection.execute(TRIM, values).await?;
             Ok(())
         })

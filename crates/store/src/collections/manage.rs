@@ -108,7 +108,7 @@ impl Store {
             let values = params!(
                 tenant,
                 after = page.after.unwrap_or_default(),
-                limit = i64::from(page.limit)
+                limit = page.limit
             );
             Ok(connection.fetch_all(LIST, values).await?)
         })
@@ -184,11 +184,11 @@ async fn write(
         name = terms.name,
         kind = collection.kind.name(),
         vector_space = collection.vector_space,
-        dim = collection.dim.cast_signed(),
+        dim = collection.dim,
         purpose = terms.purpose,
         legal_basis = terms.legal_basis,
         consent_required = terms.consent_required,
-        retention_days = terms.retention_days.cast_signed(),
+        retention_days = terms.retention_days,
         far = terms.far,
         created_at = micros(collection.created_at)
     );

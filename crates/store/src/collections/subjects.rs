@@ -91,7 +91,7 @@ impl Store {
         page: PageRequest,
     ) -> Result<Vec<Subject>, StoreError> {
         query!(self, "list_subjects", |connection| {
-            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
+            let (after, limit) = (page.after.unwrap_or_default(), page.limit);
             let (query, external_id) = match external_id {
                 None => (LIST, ""),
                 Some(external_id) => (WITH_EXTERNAL_ID, external_id),

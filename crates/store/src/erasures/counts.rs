@@ -20,18 +20,17 @@ pub(super) async fn add(
     erasure: Uuid,
     counts: ErasedCounts,
 ) -> Result<(), StoreError> {
-    let value = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let values = params!(
         erasure,
-        images = value(counts.images),
-        scans = value(counts.scans),
-        faces = value(counts.faces),
-        vectors = value(counts.vectors),
-        batches = value(counts.batches),
-        items = value(counts.items),
-        payloads = value(counts.payloads),
-        subjects = value(counts.subjects),
-        enrollments = value(counts.enrollments)
+        images = counts.images,
+        scans = counts.scans,
+        faces = counts.faces,
+        vectors = counts.vectors,
+        batches = counts.batches,
+        items = counts.items,
+        payloads = counts.payloads,
+        subjects = counts.subjects,
+        enrollments = counts.enrollments
     );
     connection.execute(ADD, values).await?;
     Ok(())

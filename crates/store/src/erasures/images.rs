@@ -7,10 +7,8 @@ use super::counts;
 use super::faces::delete_face;
 use super::records::{ErasedCounts, ErasureTarget, ImageToErase};
 use crate::call::{change, query};
-use crate::connection::Connection;
 use crate::error::StoreError;
-use crate::parameters::{Params, params};
-use crate::prepared::Statement;
+use crate::parameters::params;
 use crate::store::Store;
 use crate::values::Many;
 
@@ -66,7 +64,6 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ImageToErase>, StoreError> {
         query!(self, "images_to_erase", no_limit, |connection| {
-            let limit = i64::from(limit);
             let query = match target {
                 ErasureTarget::Image(_) => ONE,
                 ErasureTarget::Source(_) => OF_SOURCE,
@@ -99,16 +96,16 @@ impl Store {
             let images = params!(tenant, images = Many(images));
             let own: Vec<Uuid> = connection.fetch_all(OWN, images).await?;
             let enrollments = erase_enrollments_of(connection, Origin::Images(&own)).await?;
-            let scans = count(connection, COUNT_SCANS, images).await?;
-            let faces = count(connection, COUNT_FACES, images).await?;
-            let vectors = count(connection, COUNT_FACE_VECTORS, images).await?
-                + count(connection, COUNT_IMAGE_VECTORS, images).await?;
+            let scans = connection.fetch_one(COUNT_SCANS, images).await?;
+            let faces = connection.fetch_one(COUNT_FACES, images).await?;
+            let of_faces: u64 = connection.fetch_one(COUNT_FACE_VECTORS, images).await?;
+            let of_images: u64 = connection.fetch_one(COUNT_IMAGE_VECTORS, images).await?;
             let deleted = connection.execute(DELETE, images).await?;
             let counts = ErasedCounts {
                 images: deleted,
                 scans,
                 faces,
-                vectors,
+                vectors: of_faces + of_images,
                 enrollments,
                 ..ErasedCounts::default()
             };
@@ -132,13 +129,4 @@ impl Store {
             counts::add(connection, erasure, counts).await
         })
     }
-}
-
-async fn count(
-    connection: &mut Connection<'_>,
-    query: Statement,
-    images: &Params<'_>,
-) -> Result<u64, StoreError> {
-    let count: i64 = connection.fetch_one(query, images).await?;
-    Ok(count.try_into().unwrap_or(0))
 }

@@ -12,7 +12,7 @@ use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::{Digest, Many};
+use crate::values::Many;
 
 macro_rules! items {
     ($filter:literal) => {
@@ -93,7 +93,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Uuid>, StoreError> {
         query!(self, "batches_of_tenant", |connection| {
-            let values = params!(tenant, after, limit = i64::from(limit));
+            let values = params!(tenant, after, limit);
             Ok(connection.fetch_all(BATCHES, values).await?)
         })
     }
@@ -107,7 +107,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ItemToErase>, StoreError> {
         query!(self, "items_to_erase", no_limit, |connection| {
-            let (after, limit) = (after.map_or(-1, row_position), i64::from(limit));
+            let after = after.map_or(-1, row_position);
             let query = match target {
                 ErasureTarget::Image(_) => OF_IMAGE,
                 ErasureTarget::Source(_) => OF_SOURCE,
@@ -137,11 +137,8 @@ impl Store {
             if hashes.is_empty() {
                 return Ok(Vec::new());
             }
-            let positions: Vec<i64> = positions.iter().copied().map(row_position).collect();
-            let hashes: Vec<Digest> = hashes.iter().copied().map(Digest).collect();
-            let values = params!(batch, hashes = Many(&hashes), positions = Many(&positions));
-            let shared: Vec<Digest> = connection.fetch_all(SHARED, values).await?;
-            Ok(shared.into_iter().map(|hash| hash.0).collect())
+            let values = params!(batch, hashes = Many(hashes), positions = Many(positions));
+            Ok(connection.fetch_all(SHARED, values).await?)
         })
     }
 

@@ -157,10 +157,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Erasure>, StoreError> {
         query!(self, "unfinished_erasures", |connection| {
-            let values = params!(
-                requested_before = micros(requested_before),
-                limit = i64::from(limit)
-            );
+            let values = params!(requested_before = micros(requested_before), limit);
             Ok(connection.fetch_all(UNFINISHED, values).await?)
         })
     }

@@ -106,7 +106,7 @@ impl Store {
             if !clusterings::hold(connection, leased).await? {
                 return Ok(0);
             }
-            let values = params!(id = leased.collection.id, limit = i64::from(limit));
+            let values = params!(id = leased.collection.id, limit);
             Ok(connection.execute(DELETE_EMPTY, values).await?)
         })
     }

@@ -100,7 +100,7 @@ impl Store {
                 id = new.id,
                 collection_id = key.id,
                 is_full = new.is_full,
-                min_faces = new.min_faces.cast_signed(),
+                min_faces = new.min_faces,
                 far = new.far,
                 created_at = micros(new.created_at)
             );
@@ -129,7 +129,7 @@ impl Store {
         page: PageRequest,
     ) -> Result<Vec<Clustering>, StoreError> {
         query!(self, "list_clusterings", |connection| {
-            let (before, limit) = (page.after.unwrap_or(Uuid::max()), i64::from(page.limit));
+            let (before, limit) = (page.after.unwrap_or(Uuid::max()), page.limit);
             let values = params!(tenant = key.tenant, collection = key.id, before, limit);
             Ok(connection.fetch_all(LIST, values).await?)
         })
@@ -214,10 +214,10 @@ impl Store {
         change!(self, "renew_clustering", |connection| {
             let values = params!(
                 id = leased.request.id,
-                attempt = leased.attempt.cast_signed(),
+                attempt = leased.attempt,
                 until = micros(until),
-                compared = progress.compared.cast_signed(),
-                faces = progress.faces.cast_signed()
+                compared = progress.compared,
+                faces = progress.faces
             );
             Ok(connection.execute(RENEW, values).await? > 0)
         })
@@ -242,14 +242,14 @@ impl Store {
             }
             let values = params!(
                 id = leased.request.id,
-                attempt = leased.attempt.cast_signed(),
+                attempt = leased.attempt,
                 state,
                 now = micros(now),
-                compared = progress.compared.cast_signed(),
-                faces = progress.faces.cast_signed(),
-                people = progress.people.cast_signed(),
-                unassigned = progress.unassigned.cast_signed(),
-                moved = progress.moved.cast_signed(),
+                compared = progress.compared,
+                faces = progress.faces,
+                people = progress.people,
+                unassigned = progress.unassigned,
+                moved = progress.moved,
                 error
             );
             Ok(connection.execute(END, values).await? > 0)
@@ -269,9 +269,6 @@ pub(super) async fn hold(
     if !lock(connection, key).await? {
         return Ok(false);
     }
-    let values = params!(
-        id = leased.request.id,
-        attempt = leased.attempt.cast_signed()
-    );
+    let values = params!(id = leased.request.id, attempt = leased.attempt);
     Ok(connection.execute(HOLD, values).await? > 0)
 }

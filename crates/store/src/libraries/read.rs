@@ -62,7 +62,7 @@ impl Store {
         page: PageRequest,
     ) -> Result<Vec<Person>, StoreError> {
         query!(self, "people", |connection| {
-            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
+            let (after, limit) = (page.after.unwrap_or_default(), page.limit);
             let values = params!(tenant = key.tenant, collection = key.id, after, limit);
             Ok(connection.fetch_all(PEOPLE, values).await?)
         })
@@ -88,7 +88,7 @@ impl Store {
         page: PageRequest,
     ) -> Result<Vec<LibraryFace>, StoreError> {
         query!(self, "library_faces", |connection| {
-            let (after, limit) = (page.after.unwrap_or_default(), i64::from(page.limit));
+            let (after, limit) = (page.after.unwrap_or_default(), page.limit);
             let (query, person) = match filter {
                 FaceFilter::All => (ALL, None),
                 FaceFilter::Unassigned => (UNASSIGNED, None),
@@ -113,11 +113,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<FaceRow>, StoreError> {
         query!(self, "face_rows", |connection| {
-            let values = params!(
-                collection,
-                after = after.cast_signed(),
-                limit = i64::from(limit)
-            );
+            let values = params!(collection, after, limit);
             Ok(connection.fetch_all(ROWS, values).await?)
         })
     }

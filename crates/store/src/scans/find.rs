@@ -56,9 +56,9 @@ impl Store {
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError> {
         snapshot!(self, "find_scan", |connection| {
-            let (sha256, scan_key) = (Digest(*sha256), Digest(*scan_key));
+            let values = params!(tenant, sha256 = *sha256, scan_key = *scan_key);
             let Some(mut scan) = connection
-                .fetch_optional::<StoredScan>(FIND_SCAN, params!(tenant, sha256, scan_key))
+                .fetch_optional::<StoredScan>(FIND_SCAN, values)
                 .await?
             else {
                 return Ok(None);
@@ -81,11 +81,9 @@ impl Store {
     ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
         query!(self, "cached_scan_ids", |connection| {
             const IMAGES_PER_QUERY: usize = 500;
-            let scan_key = Digest(*scan_key);
             let mut found = Vec::new();
             for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
-                let digests: Vec<Digest> = sha256s.iter().map(|sha256| Digest(*sha256)).collect();
-                let values = params!(tenant, scan_key, sha256s = Many(&digests));
+                let values = params!(tenant, scan_key = *scan_key, sha256s = Many(sha256s));
                 let cached: Vec<(Digest, Uuid)> = connection.fetch_all(CACHED_IDS, values).await?;
                 found.extend(cached.into_iter().map(|(sha256, id)| (sha256.0, id)));
             }
@@ -146,7 +144,7 @@ pub(super) async fn scan_by_key(
     image_id: Uuid,
     scan_key: &[u8; 32],
 ) -> Result<Option<StoredScan>, StoreError> {
-    let values = params!(image_id, scan_key = Digest(*scan_key));
+    let values = params!(image_id, scan_key = *scan_key);
     Ok(connection.fetch_optional(SCAN_BY_KEY, values).await?)
 }
 

@@ -8,7 +8,6 @@ use crate::error::StoreError;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
-use crate::values::Digest;
 
 crate::prepared::statements! {
     const INSERT_MODEL = "INSERT INTO models \
@@ -32,9 +31,9 @@ impl Store {
                     id = model.id,
                     role = model.role,
                     family = model.family,
-                    sha256 = Digest(model.sha256),
+                    sha256 = model.sha256,
                     vector_space = model.vector_space,
-                    dim = model.dim.map(i64::from),
+                    dim = model.dim.map(u64::from),
                     first_seen
                 );
                 connection.execute(INSERT_MODEL, values).await?;

@@ -112,12 +112,11 @@ impl Store {
         query!(self, "list_images", |connection| {
             // The highest id of all comes after the id of every image.
             let before = page.after.unwrap_or(Uuid::max());
-            let limit = i64::from(page.limit);
             let (query, source) = match &filter.source {
                 None => (LIST, None),
                 Some(source) => (LIST_OF_SOURCE, Some(source.clone())),
             };
-            let values = params!(tenant, before, limit, source);
+            let values = params!(tenant, before, limit = page.limit, source);
             Ok(connection.fetch_all(query, values).await?)
         })
     }

@@ -16,7 +16,6 @@ use crate::error::StoreError;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
-use crate::values::Digest;
 
 crate::prepared::statements! {
     /// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
@@ -119,10 +118,10 @@ async fn insert_scan(
     let values = params!(
         id = scan.id,
         image_id,
-        scan_key = Digest(record.scan_key),
+        scan_key = record.scan_key,
         operation = record.operation,
         detector_id = detector.map(|detector| detector.id.clone()),
-        detector_sha256 = detector.map(|detector| Digest(detector.sha256)),
+        detector_sha256 = detector.map(|detector| detector.sha256),
         embedder_id = embedder.map(|embedder| embedder.id.clone()),
         embedder_vector_space = embedder.map(|embedder| embedder.vector_space.clone()),
         picture_quality = record.picture_quality,
@@ -144,7 +143,7 @@ async fn upsert_image(connection: &mut Connection<'_>, scan: &NewScan) -> Result
     let values = params!(
         id = image.id,
         tenant = scan.tenant,
-        sha256 = Digest(image.sha256),
+        sha256 = image.sha256,
         byte_size = stored_size::<_, i64>("byte_size", image.byte_size)?,
         width = stored_size::<_, i32>("width", image.width)?,
         height = stored_size::<_, i32>("height", image.height)?,

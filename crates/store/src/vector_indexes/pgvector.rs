@@ -15,7 +15,6 @@ use crate::pools::Pools;
 use crate::record::{Columns, Record, record};
 use crate::schema;
 use crate::store::Store;
-use crate::values::Floats;
 
 use super::records::{Graph, IndexWork, NearRow, NearRows, NearestRows, VectorIndex};
 
@@ -159,8 +158,7 @@ impl VectorIndexes {
     /// Returns the size in bytes of the rows of all collections, without their indexes.
     pub async fn enrollment_bytes(&self) -> Result<u64, StoreError> {
         query!(self.store, "enrollment_bytes", |connection| {
-            let bytes: i64 = connection.fetch_one(HEAP, params!()).await?;
-            Ok(bytes.cast_unsigned())
+            Ok(connection.fetch_one(HEAP, params!()).await?)
         })
     }
 
@@ -256,10 +254,8 @@ async fn nearest(
     let query = nearest_query(&search, is_exact);
     let mut rows = Vec::with_capacity(search.vectors.len());
     for vector in search.vectors {
-        let (vector, limit) = (Floats(vector.clone()), i64::from(search.rows));
-        let near = connection
-            .fetch_all_once(&query, params!(vector, limit))
-            .await?;
+        let values = params!(vector = *vector, limit = search.rows);
+        let near = connection.fetch_all_once(&query, values).await?;
         rows.push(near);
     }
     Ok(NearRows { rows, is_exact })

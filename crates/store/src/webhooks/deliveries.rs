@@ -133,7 +133,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<String>, StoreError> {
         query!(self, "tenants_with_deliveries", |connection| {
-            let values = params!(now = micros(now), after, limit = i64::from(limit));
+            let values = params!(now = micros(now), after, limit);
             Ok(connection.fetch_all(TENANTS, values).await?)
         })
     }
@@ -146,12 +146,10 @@ impl Store {
     ) -> Result<TakenDeliveries, StoreError> {
         change!(self, "take_deliveries", |connection| {
             let (now, again_at) = (micros(request.now), micros(request.again_at));
-            let limit = i64::from(request.limit);
-            let due: Vec<Candidate> = connection
-                .fetch_all(DUE, params!(tenant, now, limit))
-                .await?;
+            let values = params!(tenant, now, limit = request.limit);
+            let due: Vec<Candidate> = connection.fetch_all(DUE, values).await?;
             let mut taken = TakenDeliveries {
-                has_more: due.len() as i64 == limit,
+                has_more: due.len() == request.limit as usize,
                 deliveries: Vec::with_capacity(due.len()),
             };
             for candidate in due {
@@ -182,8 +180,7 @@ impl Store {
     pub async fn end_attempt(&self, end: &AttemptEnd) -> Result<bool, StoreError> {
         change!(self, "end_attempt", |connection| {
             // The webhook is changed before the message, so that two ends for one webhook lock their rows in the same order.
-            let attempt = i32::try_from(end.attempt).unwrap_or(i32::MAX);
-            let at = micros(end.at);
+            let (attempt, at) = (end.attempt, micros(end.at));
             let mut is_disabled = false;
             let (status, next_at) = match &end.result {
                 AttemptResult::Delivered => {

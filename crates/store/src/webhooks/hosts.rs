@@ -78,7 +78,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<WebhookHost>, StoreError> {
         query!(self, "list_webhook_hosts", |connection| {
-            let values = params!(tenant, limit = i64::from(limit));
+            let values = params!(tenant, limit);
             Ok(connection.fetch_all(LIST, values).await?)
         })
     }
