@@ -12,6 +12,7 @@ use sqlx::{Connection as _, Postgres, Sqlite};
 use crate::connection::Connection;
 use crate::dialect::Dialect;
 use crate::error::StoreError;
+use crate::schema;
 
 /// A connection that one call uses.
 ///
@@ -60,9 +61,12 @@ impl CallConnection {
         self.begin(Postgres::BEGIN_READ, Sqlite::BEGIN_READ).await
     }
 
-    /// Begins a transaction that changes rows.
+    /// Begins a transaction that changes rows, if the tables are those of this version of the program.
     pub(crate) async fn begin_write(&mut self) -> Result<Transaction<'_>, StoreError> {
-        self.begin(Postgres::BEGIN_WRITE, Sqlite::BEGIN_WRITE).await
+        let begun = self.begin(Postgres::BEGIN_WRITE, Sqlite::BEGIN_WRITE);
+        let mut transaction = begun.await?;
+        schema::check(&mut transaction.connection()).await?;
+        Ok(transaction)
     }
 
     async fn begin(
@@ -162,50 +166,17 @@ macro_rules! query {
     };
 }
 
-/// Runs queries in a transaction in which all of them see the same rows.
-macro_rules! snapshot {
-    ($store:expr, $name:literal, |$connection:ident| $queries:expr) => {
-        $store
-            .observe(
-                $name,
-                Box::pin(async {
-                    let mut acquired = $store.reader().await?;
-                    let result = async {
-                        let mut transaction = acquired.begin_read().await?;
-                        let $connection = &mut transaction.connection();
-                        let result: Result<_, $crate::error::StoreError> = async { $queries }.await;
-                        let result = result?;
-                        transaction.commit().await?;
-                        Ok(result)
-                    };
-                    let result = result.await;
-                    acquired.finish_transaction(&result);
-                    result
-                }),
-            )
-            .await
-    };
-}
-
-/// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. The transaction is
-/// committed if the statements succeed. With `no_limit`, the call may take longer than other calls.
-macro_rules! change {
-    ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
-        $crate::call::change!(@observe, $store, $name, |$connection| $statements)
-    };
-    ($store:expr, $name:literal, no_limit, |$connection:ident| $statements:expr) => {
-        $crate::call::change!(@observe_without_limit, $store, $name, |$connection| $statements)
-    };
-    (@$observe:ident, $store:expr, $name:literal, |$connection:ident| $statements:expr) => {
+/// Runs statements in a transaction, which is committed if they succeed.
+macro_rules! transaction {
+    ($store:expr, $observe:ident, $name:literal, ($acquire:ident, $begin:ident), |$connection:ident| $statements:expr) => {
         $store
             .$observe(
                 $name,
                 Box::pin(async {
-                    let mut acquired = $store.writer().await?;
+                    let mut acquired = $store.$acquire().await?;
                     let result = async {
-                        let mut transaction = acquired.begin_write().await?;
+                        let mut transaction = acquired.$begin().await?;
                         let $connection = &mut transaction.connection();
-                        $crate::schema::check($connection).await?;
                         let result: Result<_, $crate::error::StoreError> =
                             async { $statements }.await;
                         let result = result?;
@@ -221,4 +192,40 @@ macro_rules! change {
     };
 }
 
-pub(crate) use {change, query, snapshot};
+/// Runs queries in a transaction in which all of them see the same rows.
+macro_rules! snapshot {
+    ($store:expr, $name:literal, |$connection:ident| $queries:expr) => {
+        $crate::call::transaction!(
+            $store,
+            observe,
+            $name,
+            (reader, begin_read),
+            |$connection| $queries
+        )
+    };
+}
+
+/// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. With `no_limit`,
+/// the call may take longer than other calls.
+macro_rules! change {
+    ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
+        $crate::call::transaction!(
+            $store,
+            observe,
+            $name,
+            (writer, begin_write),
+            |$connection| $statements
+        )
+    };
+    ($store:expr, $name:literal, no_limit, |$connection:ident| $statements:expr) => {
+        $crate::call::transaction!(
+            $store,
+            observe_without_limit,
+            $name,
+            (writer, begin_write),
+            |$connection| $statements
+        )
+    };
+}
+
+pub(crate) use {change, query, snapshot, transaction};

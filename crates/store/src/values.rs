@@ -1,6 +1,7 @@
 //! Values as both databases take them and return them.
 
 use crate::json_text::JsonText;
+use facescan_imaging::geometry::Landmarks;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgArguments, PgTypeInfo, PgValueRef};
@@ -179,6 +180,7 @@ bound_as! {
     [u8; 32], hash => Digest(*hash);
     Option<[u8; 32]>, hash => hash.map(Digest);
     Vec<f32>, values => Floats(values.clone());
+    Option<Landmarks>, points => points.map(|points| Floats(points.as_flattened().to_vec()));
 }
 
 /// Returns a number as the databases keep it. No row has the greatest one.

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::records::{Item, ItemResult, NewItem};
 use crate::record::{Columns, Record};
-use crate::values::{Digest, Value};
+use crate::values::Value;
 
 /// The columns of a [`Batch`], with another receipt if one is given. The state follows from the others.
 macro_rules! batch_columns {
@@ -27,44 +27,29 @@ macro_rules! batch_columns {
 }
 pub(super) use batch_columns;
 
-/// An item to be inserted. The other columns begin with the same values in every row.
-pub(super) struct NewItemRow<'a> {
+/// The columns of [`new_item_values`].
+pub(super) const INTO_ITEMS: &str = "batch_items (batch_id, position, item_id, \
+     payload, url, source, source_url, metadata, state, attempts, cached)";
+
+/// Returns the values of an item to be inserted. Those of the last columns are the same in every row.
+pub(super) fn new_item_values<'a>(
     batch_id: &'a Uuid,
-    position: i64,
-    payload: Option<Digest>,
+    position: &'a i64,
     item: &'a NewItem,
-}
-
-impl<'a> NewItemRow<'a> {
-    pub(super) const INTO: &'static str = "batch_items (batch_id, position, item_id, \
-         payload, url, source, source_url, metadata, state, attempts, cached)";
-
-    pub(super) fn new(batch_id: &'a Uuid, position: i64, item: &'a NewItem) -> Self {
-        Self {
-            batch_id,
-            position,
-            payload: item.payload.map(Digest),
-            item,
-        }
-    }
-
-    /// Returns the values for [`Self::INTO`].
-    pub(super) fn values(&self) -> [&dyn Value; 11] {
-        let item = self.item;
-        [
-            self.batch_id,
-            &self.position,
-            &item.id,
-            &self.payload,
-            &item.url,
-            &item.source,
-            &item.source_url,
-            &item.metadata,
-            &"queued",
-            &0_i32,
-            &false,
-        ]
-    }
+) -> [&'a dyn Value; 11] {
+    [
+        batch_id,
+        position,
+        &item.id,
+        &item.payload,
+        &item.url,
+        &item.source,
+        &item.source_url,
+        &item.metadata,
+        &"queued",
+        &0_i32,
+        &false,
+    ]
 }
 
 impl Record for Item {

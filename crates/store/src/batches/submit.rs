@@ -9,7 +9,7 @@ use super::read;
 use super::records::{
     AddedItems, Batch, CompleteRequest, CreatedBatch, NewBatch, NewItem, NewItems,
 };
-use super::rows::NewItemRow;
+use super::rows::{INTO_ITEMS, new_item_values};
 use crate::call::change;
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
@@ -149,12 +149,12 @@ impl Store {
             };
             let known = known_ids(connection, batch, items).await?;
             let kept = without_duplicates(items, known);
-            let rows: Vec<_> = (locked.accepted..)
-                .zip(&kept)
-                .map(|(position, item)| NewItemRow::new(&batch, position, item))
+            let placed: Vec<_> = (locked.accepted..).zip(&kept).collect();
+            let rows: Vec<_> = placed
+                .iter()
+                .map(|(position, item)| new_item_values(&batch, position, item))
                 .collect();
-            let values: Vec<_> = rows.iter().map(NewItemRow::values).collect();
-            insert_rows(connection, NewItemRow::INTO, &values).await?;
+            insert_rows(connection, INTO_ITEMS, &rows).await?;
             let size = i64::from(locked.chunk_size);
             let end = locked.accepted + kept.len() as i64;
             let starts = (locked.accepted..end).step_by(size as usize);

@@ -115,51 +115,29 @@ impl Record for StoredFace {
     }
 }
 
-/// A face to be inserted.
-pub(super) struct NewFaceRow<'a> {
-    scan_id: &'a Uuid,
-    image_id: &'a Uuid,
-    position: i32,
-    landmarks: Option<Floats>,
+/// The columns of [`new_face_values`].
+pub(super) const INTO_FACES: &str = "faces \
+     (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
+
+/// Returns the values of a face to be inserted.
+pub(super) fn new_face_values<'a>(
+    (scan_id, image_id): (&'a Uuid, &'a Uuid),
+    position: &'a i32,
     face: &'a NewFace,
-}
-
-impl<'a> NewFaceRow<'a> {
-    pub(super) const INTO: &'static str = "faces \
-         (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
-
-    pub(super) fn new(
-        (scan_id, image_id): (&'a Uuid, &'a Uuid),
-        position: i32,
-        face: &'a NewFace,
-    ) -> Self {
-        let landmarks = face.landmarks.as_ref();
-        Self {
-            scan_id,
-            image_id,
-            position,
-            landmarks: landmarks.map(|points| Floats(points.as_flattened().to_vec())),
-            face,
-        }
-    }
-
-    /// Returns the values for [`Self::INTO`].
-    pub(super) fn values(&self) -> [&dyn Value; 11] {
-        let face = self.face;
-        [
-            &face.id,
-            self.scan_id,
-            self.image_id,
-            &self.position,
-            &face.bbox.x1,
-            &face.bbox.y1,
-            &face.bbox.x2,
-            &face.bbox.y2,
-            &face.score,
-            &self.landmarks,
-            &face.results,
-        ]
-    }
+) -> [&'a dyn Value; 11] {
+    [
+        &face.id,
+        scan_id,
+        image_id,
+        position,
+        &face.bbox.x1,
+        &face.bbox.y1,
+        &face.bbox.x2,
+        &face.bbox.y2,
+        &face.score,
+        &face.landmarks,
+        &face.results,
+    ]
 }
 
 /// A vector of a face or of a whole image to be inserted.
@@ -170,7 +148,7 @@ pub(super) struct NewVectorRow<'a> {
     precision: Option<String>,
     dim: Option<i32>,
     norm: f32,
-    vector: Floats,
+    vector: &'a Vec<f32>,
 }
 
 impl<'a> NewVectorRow<'a> {
@@ -187,7 +165,7 @@ impl<'a> NewVectorRow<'a> {
             precision: Some(embedding.precision.name().to_owned()),
             dim: i32::try_from(embedding.vector.len()).ok(),
             norm: embedding.norm,
-            vector: Floats(embedding.vector.clone()),
+            vector: &embedding.vector,
         })
     }
 
@@ -198,7 +176,7 @@ impl<'a> NewVectorRow<'a> {
             precision: embedding.precision.map(|it| it.name().to_owned()),
             dim: i32::try_from(embedding.vector.len()).ok(),
             norm: embedding.norm,
-            vector: Floats(embedding.vector.clone()),
+            vector: &embedding.vector,
         }
     }
 
@@ -210,7 +188,7 @@ impl<'a> NewVectorRow<'a> {
             &self.precision,
             &self.dim,
             &self.norm,
-            &self.vector,
+            self.vector,
         ]
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::check::check_scan;
 use super::find::{faces_of_scan, scan_by_key};
 use super::records::{NewScan, SavedScan};
-use super::rows::{NewFaceRow, NewVectorRow};
+use super::rows::{INTO_FACES, NewVectorRow, new_face_values};
 use super::sources::add_source;
 use crate::call::change;
 use crate::collections::detach_scans;
@@ -90,12 +90,12 @@ pub(crate) async fn save_scan(
         connection.execute(DELETE, params!(id = stored.id)).await?;
     }
     insert_scan(connection, (image_id, batch), scan).await?;
-    let faces: Vec<_> = (0..)
-        .zip(&scan.faces)
-        .map(|(position, face)| NewFaceRow::new((&scan.id, &image_id), position, face))
+    let faces: Vec<_> = (0..).zip(&scan.faces).collect();
+    let rows: Vec<_> = faces
+        .iter()
+        .map(|(position, face)| new_face_values((&scan.id, &image_id), position, face))
         .collect();
-    let rows: Vec<_> = faces.iter().map(NewFaceRow::values).collect();
-    insert_rows(connection, NewFaceRow::INTO, &rows).await?;
+    insert_rows(connection, INTO_FACES, &rows).await?;
     let vectors: Vec<_> = scan
         .faces
         .iter()
