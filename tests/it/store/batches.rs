@@ -24,7 +24,6 @@ const LEASE: Duration = Duration::seconds(30);
 /// Runs every step. Each step has its own tenant, and leaves no chunk that another step could claim.
 pub async fn scenario(database: Database) {
     let store = &database.open().await;
-    submit::create_once(store).await;
     submit::add_each_id_once(store).await;
     leases::finish_a_batch(store).await;
     leases::lose_a_lease(store, &database).await;
@@ -36,7 +35,7 @@ pub async fn scenario(database: Database) {
     turns::leave_other_models_alone(store).await;
     manage::cancel_between_chunks(store).await;
     manage::retry_failed_items(store).await;
-    manage::keep_tenants_apart(store).await;
+    manage::list_by_name_and_state(store).await;
     delete::delete_with_own_scans(store, &database).await;
     delete::expire_and_sweep(store, &database).await;
     delete::end_chunks_of_dead_workers(store).await;
@@ -80,7 +79,14 @@ async fn submit(batches: &Store, batch: NewBatch, count: usize) -> Batch {
     batches.create_batch(&batch).await.unwrap();
     let added = add(batches, id, &items(count), None).await.unwrap();
     assert_eq!(added.accepted, count as u64);
-    complete(batches, id, [7; 32]).await.unwrap()
+    let completed = batches.complete_request(CompleteRequest {
+        batch: id,
+        digest: [7; 32],
+        receipt: json!({"accepted": 1}),
+        stays_open: false,
+        now: noon(),
+    });
+    completed.await.unwrap().unwrap()
 }
 
 /// Adds items that one request has read.
@@ -98,18 +104,6 @@ async fn add(
         now: noon(),
     });
     added.await.unwrap()
-}
-
-/// Completes the request and closes the batch.
-async fn complete(batches: &Store, batch: Uuid, digest: [u8; 32]) -> Option<Batch> {
-    let completed = batches.complete_request(CompleteRequest {
-        batch,
-        digest,
-        receipt: json!({"accepted": 1}),
-        stays_open: false,
-        now: noon(),
-    });
-    completed.await.unwrap()
 }
 
 fn claim_at(now: OffsetDateTime) -> ClaimRequest {

@@ -1,4 +1,4 @@
-//! Cancelling, retrying and deleting batches.
+//! Cancelling, retrying and listing batches.
 
 use facescan_store::{BatchCounts, BatchFilter, BatchState, ItemOutcome, NewBatch, Store};
 use uuid::Uuid;
@@ -97,32 +97,10 @@ pub async fn retry_failed_items(batches: &Store) {
     assert_eq!((done.state, done.counts.ok), (BatchState::Done, 6));
 }
 
-pub async fn keep_tenants_apart(batches: &Store) {
+pub async fn list_by_name_and_state(batches: &Store) {
     let mine = submit(batches, new_batch("mine", 2), 1).await;
-    let theirs = "theirs";
-    assert_eq!(batches.batch(theirs, mine.id).await.unwrap(), None);
-    assert_eq!(
-        batches.close_batch(theirs, mine.id, noon()).await.unwrap(),
-        None
-    );
-    assert_eq!(
-        batches.cancel_batch(theirs, mine.id, noon()).await.unwrap(),
-        None
-    );
-    assert_eq!(
-        batches.retry_items(theirs, mine.id, noon()).await.unwrap(),
-        None
-    );
-    assert!(!batches.delete_batch(theirs, mine.id).await.unwrap());
     let all = page(None, 10);
     let filter = BatchFilter::default();
-    assert!(
-        batches
-            .list_batches(theirs, &filter, all)
-            .await
-            .unwrap()
-            .is_empty()
-    );
     let other = submit(
         batches,
         NewBatch {
