@@ -10,3 +10,8 @@ pub struct PageRequest {
     /// The maximum number of entries to return. Every value is allowed, and 0 returns no entry.
     pub limit: u32,
 }
+
+/// Returns the number that is less than the positions of a page after the position `after`.
+pub(crate) fn before_page(after: Option<u64>) -> i64 {
+    after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX))
+}

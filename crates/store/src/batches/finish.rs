@@ -205,14 +205,14 @@ async fn update_items(
     batch: Uuid,
     items: &[ItemValues<'_>],
     attempts: i32,
-) -> Result<HashSet<i64>, StoreError> {
+) -> Result<HashSet<u64>, StoreError> {
     let mut changed = HashSet::with_capacity(items.len());
     for items in items.chunks(ITEMS_PER_STATEMENT) {
         let positions = || items.iter().map(|item| item.position);
         let (first, last) = (positions().min(), positions().max());
         let rows: Vec<_> = items.iter().map(ItemValues::values).collect();
         let values = params!(batch, attempts, first, last, rows = Rows(&rows));
-        changed.extend(connection.fetch_all::<i64>(FINISH_ITEMS, values).await?);
+        changed.extend(connection.fetch_all::<u64>(FINISH_ITEMS, values).await?);
     }
     Ok(changed)
 }

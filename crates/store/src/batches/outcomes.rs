@@ -18,7 +18,7 @@ crate::prepared::statements! {
 
 /// An outcome as values of the columns of an item.
 pub(super) struct ItemValues<'a> {
-    pub(super) position: i64,
+    pub(super) position: u64,
     pub(super) state: &'static str,
     pub(super) cached: bool,
     scan_id: Option<Uuid>,
@@ -35,7 +35,7 @@ impl<'a> ItemValues<'a> {
         (code, detail): (&'a String, &'a String),
     ) -> Self {
         Self {
-            position: row_position(position),
+            position,
             state,
             cached: false,
             scan_id: None,
@@ -58,10 +58,6 @@ impl<'a> ItemValues<'a> {
     }
 }
 
-fn row_position(position: u64) -> i64 {
-    i64::try_from(position).unwrap_or(i64::MAX)
-}
-
 /// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
 /// deleted in the meantime.
 pub(super) async fn item_values<'a>(
@@ -77,14 +73,19 @@ pub(super) async fn item_values<'a>(
             result,
             is_copy,
         } => {
-            let scan = save_outcome(connection, batch, scan.as_ref(), stored).await?;
             let (scan_id, cached) = match scan {
-                ItemScan::None => (None, false),
-                ItemScan::Stored { id, cached } => (Some(id), cached),
-                ItemScan::Deleted => return Ok(None),
+                None => (None, false),
+                Some(ScanOutcome::New(scan)) => {
+                    check_scan(scan)?;
+                    let saved = save_scan(connection, scan, Some(batch)).await?;
+                    let is_kept = matches!(saved, SavedScan::Kept(_));
+                    (Some(saved.scan_id(scan.id)), is_kept)
+                }
+                Some(ScanOutcome::Cached(id)) if stored.contains(id) => (Some(*id), true),
+                Some(ScanOutcome::Cached(_)) => return Ok(None),
             };
             Some(ItemValues {
-                position: row_position(*position),
+                position: *position,
                 state: "ok",
                 cached: cached || *is_copy,
                 scan_id,
@@ -130,38 +131,4 @@ pub(super) async fn stored_scans(
         stored.extend(connection.fetch_all::<Uuid>(STORED, ids).await?);
     }
     Ok(stored)
-}
-
-/// The scan of an item in the database.
-enum ItemScan {
-    /// The operation has no scans.
-    None,
-    /// The scan with this id. It was stored before if it is cached.
-    Stored { id: Uuid, cached: bool },
-    /// The scan was deleted in the meantime.
-    Deleted,
-}
-
-async fn save_outcome(
-    connection: &mut Connection<'_>,
-    batch: Uuid,
-    scan: Option<&ScanOutcome>,
-    stored: &HashSet<Uuid>,
-) -> Result<ItemScan, StoreError> {
-    match scan {
-        None => Ok(ItemScan::None),
-        Some(ScanOutcome::New(scan)) => {
-            check_scan(scan)?;
-            let saved = save_scan(connection, scan, Some(batch)).await?;
-            Ok(ItemScan::Stored {
-                id: saved.scan_id(scan.id),
-                cached: matches!(saved, SavedScan::Kept(_)),
-            })
-        }
-        Some(&ScanOutcome::Cached(id)) => Ok(if stored.contains(&id) {
-            ItemScan::Stored { id, cached: true }
-        } else {
-            ItemScan::Deleted
-        }),
-    }
 }

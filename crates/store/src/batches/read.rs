@@ -8,7 +8,7 @@ use super::rows::batch_columns;
 use crate::call::{query, snapshot};
 use crate::connection::Connection;
 use crate::error::StoreError;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, before_page};
 use crate::parameters::params;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
@@ -135,10 +135,7 @@ impl Store {
         page: ItemPage,
     ) -> Result<ItemList, StoreError> {
         snapshot!(self, "list_items", |connection| {
-            let after = match page.after {
-                Some(after) => i64::try_from(after).unwrap_or(i64::MAX),
-                None => -1,
-            };
+            let after = before_page(page.after);
             let state = filter.state.map(|state: ItemState| state.name().to_owned());
             // One more item than requested shows whether there is a next page.
             let limit = i64::from(page.limit) + 1;

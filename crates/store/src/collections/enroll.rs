@@ -30,7 +30,7 @@ crate::prepared::statements! {
     const LIVE = concat!(
         "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
          WHERE c.id = :collection AND s.id = :subject AND ",
-        is_live!(":now")
+        is_live!()
     );
 
     const SEEN = "UPDATE subjects SET last_seen_at = :now WHERE id = :subject";

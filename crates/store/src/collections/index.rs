@@ -39,9 +39,9 @@ crate::prepared::statements! {
          LEFT JOIN subjects s ON s.id = e.subject_id \
          LEFT JOIN memberships m ON m.row_id = e.row_id \
          WHERE c.tenant = :tenant AND c.id = :collection AND (",
-        is_live_face!(":now"),
+        is_live_face!(),
         " OR ",
-        is_live!(":now"),
+        is_live!(),
         ") AND e.row_id IN (:rows)"
     );
 }

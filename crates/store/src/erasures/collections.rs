@@ -44,13 +44,13 @@ crate::prepared::statements! {
 
     const ENROLLMENT = "DELETE FROM enrollments WHERE id = :id";
 
-    const OF_SUBJECT = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
+    pub(super) const OF_SUBJECT = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
          WHERE c.tenant = :tenant AND s.id = :id";
 
-    const OF_ENROLLMENT = "SELECT c.id FROM collections c \
+    pub(super) const OF_ENROLLMENT = "SELECT c.id FROM collections c \
          JOIN enrollments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
 
-    const OF_PERSON = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
+    pub(super) const OF_PERSON = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
          WHERE c.tenant = :tenant AND p.id = :id";
 
     /// A trigger deletes the person with the last face.

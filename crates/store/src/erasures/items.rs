@@ -8,6 +8,7 @@ use crate::batches::finish_if_done;
 use crate::call::{change, query};
 use crate::connection::Connection;
 use crate::error::StoreError;
+use crate::pages::before_page;
 use crate::parameters::params;
 use crate::record::record;
 use crate::store::Store;
@@ -78,8 +79,8 @@ crate::prepared::statements! {
 record! {
     struct LockedChunkRow {
         number: i32,
-        first_item: i64,
-        items: i32,
+        first_item: u64,
+        items: u64,
         lease_owner: Option<String>,
     }
 }
@@ -107,7 +108,7 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ItemToErase>, StoreError> {
         query!(self, "items_to_erase", no_limit, |connection| {
-            let after = after.map_or(-1, row_position);
+            let after = before_page(after);
             let query = match target {
                 ErasureTarget::Image(_) => OF_IMAGE,
                 ErasureTarget::Source(_) => OF_SOURCE,
@@ -148,20 +149,15 @@ impl Store {
     pub async fn erase_items(&self, erasure: ItemErasure<'_>) -> Result<(), StoreError> {
         change!(self, "erase_items", |connection| {
             let batch = erasure.batch;
-            let positions: Vec<i64> = erasure
-                .positions
-                .iter()
-                .copied()
-                .map(row_position)
-                .collect();
+            let positions = erasure.positions;
             if positions.is_empty() {
                 return Ok(());
             }
-            let chunks = end_leases(connection, &erasure, &positions).await?;
-            let queued = cancel(connection, batch, "queued", &positions).await?;
-            let errors = cancel(connection, batch, "error", &positions).await?;
-            let dead = cancel(connection, batch, "dead", &positions).await?;
-            let values = params!(batch, positions = Many(&positions));
+            let chunks = end_leases(connection, &erasure).await?;
+            let queued = cancel(connection, batch, "queued", positions).await?;
+            let errors = cancel(connection, batch, "error", positions).await?;
+            let dead = cancel(connection, batch, "dead", positions).await?;
+            let values = params!(batch, positions = Many(positions));
             connection.execute(CLEAR, values).await?;
             connection
                 .execute(COUNT, params!(batch, queued, errors, dead))
@@ -198,19 +194,14 @@ impl Store {
     }
 }
 
-fn row_position(position: u64) -> i64 {
-    position.try_into().unwrap_or(i64::MAX)
-}
-
 /// Locks the chunks of the items and ends their leases, so that their items are queued.
 async fn end_leases(
     connection: &mut Connection<'_>,
     erasure: &ItemErasure<'_>,
-    positions: &[i64],
 ) -> Result<Vec<LockedChunkRow>, StoreError> {
     let batch = erasure.batch;
     let mut chunks: Vec<LockedChunkRow> = Vec::new();
-    for position in positions {
+    for position in erasure.positions {
         if chunks.iter().any(|chunk| chunk.has(*position)) {
             continue;
         }
@@ -231,11 +222,11 @@ async fn end_leases(
 }
 
 impl LockedChunkRow {
-    fn end(&self) -> i64 {
-        self.first_item + i64::from(self.items)
+    fn end(&self) -> u64 {
+        self.first_item + self.items
     }
 
-    fn has(&self, position: i64) -> bool {
+    fn has(&self, position: u64) -> bool {
         (self.first_item..self.end()).contains(&position)
     }
 
@@ -255,9 +246,8 @@ async fn cancel(
     connection: &mut Connection<'_>,
     batch: Uuid,
     state: &'static str,
-    positions: &[i64],
-) -> Result<i64, StoreError> {
+    positions: &[u64],
+) -> Result<u64, StoreError> {
     let values = params!(batch, state, positions = Many(positions));
-    let changed = connection.execute(CANCEL, values).await?;
-    Ok(changed.try_into().unwrap_or(i64::MAX))
+    Ok(connection.execute(CANCEL, values).await?)
 }

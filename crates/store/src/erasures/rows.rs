@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::collections::mark_collections;
+use super::collections::{OF_ENROLLMENT, OF_PERSON, OF_SUBJECT, mark_collections};
 use super::counts;
 use super::records::{Erasure, ErasureTarget, NewErasure};
 use crate::audit::append;
@@ -39,15 +39,6 @@ crate::prepared::statements! {
 
     const FIND_COLLECTION = "SELECT id FROM collections \
          WHERE tenant = :tenant AND id = :id AND NOT is_erased";
-
-    const FIND_SUBJECT = "SELECT s.id FROM subjects s \
-         JOIN collections c ON c.id = s.collection_id WHERE c.tenant = :tenant AND s.id = :id";
-
-    const FIND_ENROLLMENT = "SELECT e.id FROM enrollments e \
-         JOIN collections c ON c.id = e.collection_id WHERE c.tenant = :tenant AND e.id = :id";
-
-    const FIND_PERSON = "SELECT p.id FROM people p \
-         JOIN collections c ON c.id = p.collection_id WHERE c.tenant = :tenant AND p.id = :id";
 
     const ONE = concat!(
         "SELECT ",
@@ -89,9 +80,9 @@ impl Store {
         change!(self, "begin_erasure", |connection| {
             let find = match &new.target {
                 ErasureTarget::Collection(id) => Some((FIND_COLLECTION, id)),
-                ErasureTarget::Subject(id) => Some((FIND_SUBJECT, id)),
-                ErasureTarget::Enrollment(id) => Some((FIND_ENROLLMENT, id)),
-                ErasureTarget::Person(id) => Some((FIND_PERSON, id)),
+                ErasureTarget::Subject(id) => Some((OF_SUBJECT, id)),
+                ErasureTarget::Enrollment(id) => Some((OF_ENROLLMENT, id)),
+                ErasureTarget::Person(id) => Some((OF_PERSON, id)),
                 ErasureTarget::Image(id) => Some((FIND_IMAGE, id)),
                 ErasureTarget::Face(id) => Some((FIND_FACE, id)),
                 ErasureTarget::Batch(id) => Some((FIND_BATCH, id)),

@@ -123,36 +123,36 @@ impl VectorIndexes {
         collection: IndexPosition,
         graph: Graph,
     ) -> Result<IndexWork, StoreError> {
-        let work = Box::pin(async {
-            let Some(mut locked) = self.locked().await? else {
-                return Ok(IndexWork::Busy);
-            };
-            let connection = &mut Connection::Postgres(&mut locked);
-            let done = build(connection, collection, graph).await;
-            let released = release(locked).await;
-            done.and(released)?;
-            Ok(IndexWork::Done)
-        });
-        self.store
-            .observe_without_limit("build_vector_index", work)
-            .await
+        let (id, new) = (collection.collection_id, Some((collection.dim, graph)));
+        self.work("build_vector_index", id, new).await
     }
 
     /// Drops the index of a collection, if there is one.
     pub async fn drop_vector_index(&self, collection: Uuid) -> Result<IndexWork, StoreError> {
+        self.work("drop_vector_index", collection, None).await
+    }
+
+    /// Builds the index of a collection, or drops it without the dimension and the graph of a new one.
+    async fn work(
+        &self,
+        name: &'static str,
+        collection: Uuid,
+        new: Option<(u32, Graph)>,
+    ) -> Result<IndexWork, StoreError> {
         let work = Box::pin(async {
             let Some(mut locked) = self.locked().await? else {
                 return Ok(IndexWork::Busy);
             };
             let connection = &mut Connection::Postgres(&mut locked);
-            let done = run(connection, drop_statement(collection)).await;
+            let done = match new {
+                Some(new) => build(connection, collection, new).await,
+                None => run(connection, drop_statement(collection)).await,
+            };
             let released = release(locked).await;
             done.and(released)?;
             Ok(IndexWork::Done)
         });
-        self.store
-            .observe_without_limit("drop_vector_index", work)
-            .await
+        self.store.observe_without_limit(name, work).await
     }
 
     /// Returns the size in bytes of the rows of all collections, without their indexes.
@@ -189,17 +189,16 @@ async fn release(mut locked: PgConnection) -> Result<(), StoreError> {
 
 async fn build(
     connection: &mut Connection<'_>,
-    collection: IndexPosition,
-    graph: Graph,
+    collection: Uuid,
+    (dim, graph): (u32, Graph),
 ) -> Result<(), StoreError> {
-    let id = collection.collection_id;
     let all = indexes(connection).await?;
-    match all.iter().find(|index| index.collection == id) {
+    match all.iter().find(|index| index.collection == collection) {
         Some(index) if index.is_built => return Ok(()),
-        Some(_) => run(connection, drop_statement(id)).await?,
+        Some(_) => run(connection, drop_statement(collection)).await?,
         None => {}
     }
-    run(connection, build_statement(id, collection.dim, graph)).await
+    run(connection, build_statement(collection, dim, graph)).await
 }
 
 async fn run(connection: &mut Connection<'_>, statement: String) -> Result<(), StoreError> {

@@ -154,20 +154,16 @@ impl Store {
             };
             for candidate in due {
                 let delivery = candidate.delivery;
-                if candidate.host_off_until.is_some_and(|until| until > now) {
-                    connection
-                        .execute(GIVE_UP, params!(id = delivery.id, now))
-                        .await?;
-                    continue;
-                }
-                if delivery.webhook.health.disabled_at.is_some() {
-                    connection
-                        .execute(PARK, params!(id = delivery.id, now))
-                        .await?;
-                    continue;
-                }
+                let (statement, is_taken) =
+                    if candidate.host_off_until.is_some_and(|until| until > now) {
+                        (GIVE_UP, false)
+                    } else if delivery.webhook.health.disabled_at.is_some() {
+                        (PARK, false)
+                    } else {
+                        (TAKE, true)
+                    };
                 let values = params!(id = delivery.id, now, again_at);
-                if connection.execute(TAKE, values).await? == 1 {
+                if connection.execute(statement, values).await? == 1 && is_taken {
                     taken.deliveries.push(delivery);
                 }
             }
