@@ -2,7 +2,6 @@
 
 use sqlx::migrate::Migrator;
 use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
-use uuid::Uuid;
 
 use crate::dialect::{Dialect, FilePurge};
 use crate::parameters::{Numbered, Params, params};
@@ -102,14 +101,14 @@ impl Connection<'_> {
         row.ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// Returns whether a query of ids has a row.
+    /// Returns whether a query has a row.
     pub(crate) async fn exists(
         &mut self,
         query: Statement,
         params: &Params<'_>,
     ) -> Result<bool, sqlx::Error> {
-        let id: Option<Uuid> = self.fetch_optional(query, params).await?;
-        Ok(id.is_some())
+        let row: Option<()> = self.fetch_optional(query, params).await?;
+        Ok(row.is_some())
     }
 
     /// Returns whether other connections can write at the same time, so that rows need locks.

@@ -99,31 +99,12 @@ impl StoreError {
     }
 }
 
-/// The variant of [`StoreError`] that an error of the driver belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Unavailable,
-    Tls,
-    NotMigrated,
-    Schema,
-    Url,
-    NulInText,
-    Corrupt,
-    Refused,
-}
+/// Makes an error of the driver the variant of [`StoreError`] that it belongs to.
+type Variant = fn(sqlx::Error) -> StoreError;
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        match (Kind::of(&error), error) {
-            (Kind::Schema, sqlx::Error::Migrate(error)) => Self::Schema(*error),
-            (Kind::Unavailable, error) => Self::Unavailable(error),
-            (Kind::Tls, error) => Self::Tls(error),
-            (Kind::NotMigrated, error) => Self::NotMigrated(error),
-            (Kind::Url, error) => Self::Url(error),
-            (Kind::NulInText, _) => Self::NulInText,
-            (Kind::Corrupt, error) => Self::Corrupt(error),
-            (Kind::Refused | Kind::Schema, error) => Self::Refused(error),
-        }
+        variant_of(&error)(error)
     }
 }
 
@@ -133,83 +114,88 @@ impl From<MigrateError> for StoreError {
     }
 }
 
-impl Kind {
-    fn of(error: &sqlx::Error) -> Self {
-        use sqlx::Error as E;
-        match error {
-            E::Database(error) => Self::of_response(error.as_ref()),
-            E::Tls(_) => Self::Tls,
-            // What TLS reports during its handshake.
-            E::Io(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls,
-            E::Io(_)
-            | E::PoolTimedOut
-            | E::PoolClosed
-            | E::WorkerCrashed
-            | E::BeginFailed
-            // The stream broke off, or the server does not speak the protocol. A new connection may work.
-            | E::Protocol(_) => Self::Unavailable,
-            E::Configuration(_) => Self::Url,
-            E::Encode(error) if error.is::<NulInText>() => Self::NulInText,
-            E::Decode(_) | E::ColumnDecode { .. } => Self::Corrupt,
-            E::Migrate(error) => Self::of_migration(error),
-            _ => Self::Refused,
-        }
+fn variant_of(error: &sqlx::Error) -> Variant {
+    use sqlx::Error as E;
+    match error {
+        E::Database(error) => of_response(error.as_ref()),
+        E::Tls(_) => StoreError::Tls,
+        // What TLS reports during its handshake.
+        E::Io(error) if error.kind() == io::ErrorKind::InvalidData => StoreError::Tls,
+        E::Io(_)
+        | E::PoolTimedOut
+        | E::PoolClosed
+        | E::WorkerCrashed
+        | E::BeginFailed
+        // The stream broke off, or the server does not speak the protocol. A new connection may work.
+        | E::Protocol(_) => StoreError::Unavailable,
+        E::Configuration(_) => StoreError::Url,
+        E::Encode(error) if error.is::<NulInText>() => |_| StoreError::NulInText,
+        E::Decode(_) | E::ColumnDecode { .. } => StoreError::Corrupt,
+        E::Migrate(error) => of_migration(error),
+        _ => StoreError::Refused,
     }
+}
 
-    fn of_migration(error: &MigrateError) -> Self {
-        match error {
-            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-                Self::of(error)
-            }
-            _ => Self::Schema,
-        }
+fn schema(error: sqlx::Error) -> StoreError {
+    match error {
+        sqlx::Error::Migrate(error) => StoreError::Schema(*error),
+        error => StoreError::Refused(error),
     }
+}
 
-    /// Returns the kind of an error that the database itself answered.
-    fn of_response(error: &dyn DatabaseError) -> Self {
-        let code = error.code().unwrap_or_default();
-        let is_postgres = error
-            .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
-            .is_some();
-        if is_postgres {
-            Self::of_postgres(&code)
-        } else {
-            Self::of_sqlite(&code, error.message())
+fn of_migration(error: &MigrateError) -> Variant {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            variant_of(error)
         }
+        _ => schema,
     }
+}
 
-    /// By SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
-    fn of_postgres(code: &str) -> Self {
-        match code {
-            // Undefined table.
-            "42P01" => Self::NotMigrated,
-            // Serialization failure, deadlock, lock timeout, statement timeout, a read-only standby, a database that
-            // accepts no connections now, a database that does not exist (yet).
-            "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
-                Self::Unavailable
-            }
-            // A character that the encoding or a JSON text cannot have.
-            "22021" | "22P05" => Self::NulInText,
-            // Corrupted data, corrupted index.
-            "XX001" | "XX002" => Self::Corrupt,
-            _ => match code.get(..2) {
-                // Connection, log-in, insufficient resources, operator intervention, system error.
-                Some("08" | "28" | "53" | "57" | "58") => Self::Unavailable,
-                _ => Self::Refused,
-            },
-        }
+/// Returns the variant of an error that the database itself answered.
+fn of_response(error: &dyn DatabaseError) -> Variant {
+    let code = error.code().unwrap_or_default();
+    let is_postgres = error
+        .try_downcast_ref::<sqlx::postgres::PgDatabaseError>()
+        .is_some();
+    if is_postgres {
+        of_postgres(&code)
+    } else {
+        of_sqlite(&code, error.message())
     }
+}
 
-    /// By result code, whose low byte is the primary code: <https://www.sqlite.org/rescode.html>.
-    fn of_sqlite(code: &str, message: &str) -> Self {
-        match code.parse::<u32>().map(|code| code & 0xff) {
-            // Busy, locked, read-only, I/O error, full, cannot open.
-            Ok(5 | 6 | 8 | 10 | 13 | 14) => Self::Unavailable,
-            // Corrupt, not a database.
-            Ok(11 | 26) => Self::Corrupt,
-            Ok(1) if message.starts_with("no such table") => Self::NotMigrated,
-            _ => Self::Refused,
+/// By SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+fn of_postgres(code: &str) -> Variant {
+    match code {
+        // Undefined table.
+        "42P01" => StoreError::NotMigrated,
+        // Serialization failure, deadlock, lock timeout, statement timeout, a read-only standby, a database that
+        // accepts no connections now, a database that does not exist (yet).
+        "40001" | "40P01" | "55000" | "55P03" | "57014" | "25006" | "3D000" => {
+            StoreError::Unavailable
         }
+        // A character that the encoding or a JSON text cannot have.
+        "22021" | "22P05" => |_| StoreError::NulInText,
+        // Corrupted data, corrupted index.
+        "XX001" | "XX002" => StoreError::Corrupt,
+        _ => match code.get(..2) {
+            // Connection, log-in, insufficient resources, operator intervention, system error.
+            Some("08" | "28" | "53" | "57" | "58") => StoreError::Unavailable,
+            _ => StoreError::Refused,
+        },
+    }
+}
+
+/// By result code, whose low byte is the primary code: <https://www.sqlite.org/rescode.html>.
+fn of_sqlite(code: &str, message: &str) -> Variant {
+    match code.parse::<u32>().map(|code| code & 0xff) {
+        // Busy, locked, read-only, I/O error, full, cannot open.
+        Ok(5 | 6 | 8 | 10 | 13 | 14) => StoreError::Unavailable,
+        // Corrupt, not a database.
+        Ok(11 | 26) => StoreError::Corrupt,
+        Ok(1) if message.starts_with("no such table") => StoreError::NotMigrated,
+        _ => StoreError::Refused,
     }
 }
 
@@ -221,19 +207,20 @@ mod tests {
 
     #[test]
     fn a_shutdown_or_a_missing_table_may_pass_and_a_broken_rule_may_not() {
-        let may_pass = |kind| matches!(kind, Kind::Unavailable | Kind::NotMigrated);
+        let may_pass = |variant: Variant| variant(sqlx::Error::PoolClosed).is_unavailable();
         for code in ["57P01", "57P03", "53300", "08006", "40P01", "42P01"] {
-            assert!(may_pass(Kind::of_postgres(code)), "{code}");
+            assert!(may_pass(of_postgres(code)), "{code}");
         }
         for code in ["23505", "42601", "XX001"] {
-            assert!(!may_pass(Kind::of_postgres(code)), "{code}");
+            assert!(!may_pass(of_postgres(code)), "{code}");
         }
         // 261 is SQLITE_BUSY_RECOVERY and 2067 is SQLITE_CONSTRAINT_UNIQUE.
-        assert!(may_pass(Kind::of_sqlite("5", "")));
-        assert!(may_pass(Kind::of_sqlite("261", "")));
-        assert!(may_pass(Kind::of_sqlite("1", "no such table: images")));
-        assert!(!may_pass(Kind::of_sqlite("2067", "")));
-        assert_eq!(Kind::of_sqlite("26", ""), Kind::Corrupt);
+        assert!(may_pass(of_sqlite("5", "")));
+        assert!(may_pass(of_sqlite("261", "")));
+        assert!(may_pass(of_sqlite("1", "no such table: images")));
+        assert!(!may_pass(of_sqlite("2067", "")));
+        let damaged = of_sqlite("26", "")(sqlx::Error::PoolClosed);
+        assert!(matches!(damaged, StoreError::Corrupt(_)));
     }
 
     #[test]

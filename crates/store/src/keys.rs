@@ -142,10 +142,7 @@ impl Store {
     pub async fn has_valid_key(&self, now: OffsetDateTime) -> Result<bool, StoreError> {
         query!(self, "has_valid_key", |connection| {
             let now = params!(now = micros(now));
-            Ok(connection
-                .fetch_optional::<String>(VALID, now)
-                .await?
-                .is_some())
+            Ok(connection.exists(VALID, now).await?)
         })
     }
 }

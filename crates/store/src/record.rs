@@ -190,6 +190,13 @@ only_columns!(
     JsonValue
 );
 
+/// Any row.
+impl Record for () {
+    fn from_row(_: &impl Columns) -> Result<Self, sqlx::Error> {
+        Ok(())
+    }
+}
+
 impl Record for [u8; 32] {
     fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
         let Digest(hash) = row.get(0_usize)?;

@@ -66,10 +66,10 @@ impl Store {
             connection
                 .execute(LOCK_CHUNKS, params!(tenant, batch))
                 .await?;
-            let locked: Option<(i32, i32)> = connection
-                .fetch_optional(LOCK_BATCH, params!(tenant, batch))
-                .await?;
-            if locked.is_none() {
+            if !connection
+                .exists(LOCK_BATCH, params!(tenant, batch))
+                .await?
+            {
                 return Ok(None);
             }
             let cancelled_at = to_the_microsecond(now);

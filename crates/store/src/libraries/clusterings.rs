@@ -168,11 +168,11 @@ impl Store {
         until: OffsetDateTime,
     ) -> Result<Option<LeasedClustering>, StoreError> {
         // Servers look every second. Without a clustering that waits, no writer waits for them.
-        let next: Option<WaitingClustering> = query!(self, "next_clustering", |connection| {
+        let is_waiting = query!(self, "next_clustering", |connection| {
             let now = params!(now = micros(now));
-            Ok(connection.fetch_optional(NEXT, now).await?)
+            Ok(connection.exists(NEXT, now).await?)
         })?;
-        if next.is_none() {
+        if !is_waiting {
             return Ok(None);
         }
         change!(self, "lease_clustering", |connection| {

@@ -170,8 +170,7 @@ impl Split {
             }
         }
         let values = params!(person = self.person, rows = Many(&rows));
-        let others: Vec<FoundFace> = connection.fetch_all(OTHERS, values).await?;
-        if others.is_empty() {
+        if !connection.exists(OTHERS, values).await? {
             return Ok(Decided::NobodyLeft);
         }
         let values = params!(
