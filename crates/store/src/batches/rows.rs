@@ -6,7 +6,7 @@ use super::records::{Item, ItemResult, NewItem};
 use crate::record::{Columns, Record};
 use crate::values::Value;
 
-/// The columns of a [`Batch`], with another receipt if one is given. The state follows from the others.
+/// The columns of a batch, with another receipt if one is given. The state follows from the others.
 macro_rules! batch_columns {
     () => {
         batch_columns!("b.receipt")

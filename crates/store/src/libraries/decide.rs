@@ -49,9 +49,6 @@ crate::prepared::statements! {
          AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = :person)";
 }
 
-/// The row of a face, and the person that it shows.
-type FoundFace = (i64, Option<Uuid>);
-
 impl Store {
     /// Stores what a user decides about people.
     pub async fn decide(
@@ -73,12 +70,7 @@ impl Store {
                     merge(connection, (key.id, *into), people).await?
                 }
                 Decision::Split { person, faces, new } => {
-                    let split = Split {
-                        collection: key.id,
-                        person: *person,
-                        new: *new,
-                    };
-                    split.run(connection, faces, now).await?
+                    split(connection, (key.id, *person), faces, (*new, now)).await?
                 }
                 Decision::Assign { face, person } => {
                     assign(connection, (key.id, *face), *person).await?
@@ -102,11 +94,12 @@ async fn has_person(
     Ok(connection.exists(PERSON, values).await?)
 }
 
+/// Returns the row of a face, and the person that it shows.
 async fn find_face(
     connection: &mut Connection<'_>,
     collection: Uuid,
     face: Uuid,
-) -> Result<Option<FoundFace>, StoreError> {
+) -> Result<Option<(i64, Option<Uuid>)>, StoreError> {
     let values = params!(collection, face);
     Ok(connection.fetch_optional(FACE, values).await?)
 }
@@ -145,46 +138,38 @@ async fn merge(
     Ok(Decided::Done)
 }
 
-/// Some faces of a person become a new one.
-struct Split {
-    collection: Uuid,
-    person: Uuid,
-    new: Uuid,
-}
-
-impl Split {
-    async fn run(
-        &self,
-        connection: &mut Connection<'_>,
-        faces: &[Uuid],
-        now: OffsetDateTime,
-    ) -> Result<Decided, StoreError> {
-        if !has_person(connection, self.collection, self.person).await? {
-            return Ok(Decided::NoPerson(self.person));
-        }
-        let mut rows = Vec::with_capacity(faces.len());
-        for face in faces {
-            match find_face(connection, self.collection, *face).await? {
-                Some((row, Some(person))) if person == self.person => rows.push(row),
-                _ => return Ok(Decided::NoFace(*face)),
-            }
-        }
-        let values = params!(person = self.person, rows = Many(&rows));
-        if !connection.exists(OTHERS, values).await? {
-            return Ok(Decided::NobodyLeft);
-        }
-        let values = params!(
-            id = self.new,
-            collection_id = self.collection,
-            created_at = micros(now)
-        );
-        connection.execute(ADD, values).await?;
-        let values = params!(into = self.person, person = self.person, is_pinned = true);
-        connection.execute(MOVE_ALL, values).await?;
-        let values = params!(person = self.new, rows = Many(&rows));
-        connection.execute(MOVE, values).await?;
-        Ok(Decided::Done)
+/// Makes some faces of a person those of a new one.
+async fn split(
+    connection: &mut Connection<'_>,
+    (collection, person): (Uuid, Uuid),
+    faces: &[Uuid],
+    (new, now): (Uuid, OffsetDateTime),
+) -> Result<Decided, StoreError> {
+    if !has_person(connection, collection, person).await? {
+        return Ok(Decided::NoPerson(person));
     }
+    let mut rows = Vec::with_capacity(faces.len());
+    for face in faces {
+        match find_face(connection, collection, *face).await? {
+            Some((row, Some(shown))) if shown == person => rows.push(row),
+            _ => return Ok(Decided::NoFace(*face)),
+        }
+    }
+    let values = params!(person, rows = Many(&rows));
+    if !connection.exists(OTHERS, values).await? {
+        return Ok(Decided::NobodyLeft);
+    }
+    let values = params!(
+        id = new,
+        collection_id = collection,
+        created_at = micros(now)
+    );
+    connection.execute(ADD, values).await?;
+    let values = params!(into = person, person, is_pinned = true);
+    connection.execute(MOVE_ALL, values).await?;
+    let values = params!(person = new, rows = Many(&rows));
+    connection.execute(MOVE, values).await?;
+    Ok(Decided::Done)
 }
 
 async fn assign(
