@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::{
     app::{TestApp, image_file},
     chaos_proxy::ChaosProxy,
-    database::{Database, on_postgres},
+    database::on_postgres,
 };
 
 fn text(value: &Value) -> String {
@@ -179,19 +179,10 @@ async fn results_are_stored_found_listed_and_erased_in_postgres() {
 #[tokio::test]
 async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
     on_postgres(async |database| {
-        let Database::Postgres { options } = &database else {
-            unreachable!()
-        };
-        let mut proxy = ChaosProxy::start((options.get_host(), options.get_port())).await;
-        let settings = [
-            ("DATABASE_URL", database.url_through(proxy.address())),
-            ("FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS", "1000".to_owned()),
-        ];
-        let settings: Vec<(&str, &str)> = settings
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
-        let app = TestApp::with(&settings).await;
+        let mut proxy = ChaosProxy::start(database.address()).await;
+        let url = database.url_through(proxy.address());
+        let timeout = ("FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS", "1000");
+        let app = TestApp::with(&[("DATABASE_URL", &url), timeout]).await;
         assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
 
         proxy.cut().await;

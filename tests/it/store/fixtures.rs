@@ -120,9 +120,9 @@ pub fn face_at(x: f32) -> NewFace {
     }
 }
 
-/// Erases an image or a face. Returns `None` if the tenant has no such thing.
+/// Erases an image, a face, what a collection has, or everything. Returns `None` if the tenant has no such thing.
 pub async fn erase(store: &Store, tenant: &str, target: ErasureTarget) -> Option<Erasure> {
-    let (erasures, id) = (store, Uuid::now_v7());
+    let id = Uuid::now_v7();
     let new = NewErasure {
         id,
         tenant: tenant.into(),
@@ -130,33 +130,23 @@ pub async fn erase(store: &Store, tenant: &str, target: ErasureTarget) -> Option
         requested_at: noon(),
         audit: None,
     };
-    if !erasures.begin_erasure(&new).await.unwrap() {
+    if !store.begin_erasure(&new).await.unwrap() {
         return None;
     }
-    match target {
-        ErasureTarget::Image(image) => erasures.erase_images(id, tenant, &[image]).await.unwrap(),
-        ErasureTarget::Face(face) => erasures.erase_face(id, tenant, face).await.unwrap(),
+    match &target {
+        ErasureTarget::Image(image) => store.erase_images(id, tenant, &[*image]).await.unwrap(),
+        ErasureTarget::Face(face) => store.erase_face(id, tenant, *face).await.unwrap(),
         ErasureTarget::Tenant => {
-            let images = erasures.images_to_erase(tenant, &target, Uuid::nil(), 100);
+            let images = store.images_to_erase(tenant, &target, Uuid::nil(), 100);
             let images: Vec<Uuid> = images.await.unwrap().iter().map(|image| image.id).collect();
-            erasures.erase_images(id, tenant, &images).await.unwrap();
-            while !erasures
-                .erase_from_collections(id, tenant, &target)
-                .await
-                .unwrap()
-            {}
+            store.erase_images(id, tenant, &images).await.unwrap();
         }
-        ErasureTarget::Collection(_)
-        | ErasureTarget::Subject(_)
-        | ErasureTarget::Enrollment(_)
-        | ErasureTarget::Person(_) => {
-            while !erasures
-                .erase_from_collections(id, tenant, &target)
-                .await
-                .unwrap()
-            {}
-        }
-        other => panic!("{other:?}"),
+        _ => {}
     }
-    erasures.end_erasure(id, noon()).await.unwrap()
+    loop {
+        let erased = store.erase_from_collections(id, tenant, &target);
+        if erased.await.unwrap() {
+            return store.end_erasure(id, noon()).await.unwrap();
+        }
+    }
 }

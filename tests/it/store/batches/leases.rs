@@ -34,14 +34,8 @@ pub async fn finish_a_batch(store: &Store) {
         max_bytes: u64::MAX,
     };
     let listed = store.list_items(batch.id, filter, page).await.unwrap();
-    assert_eq!(
-        listed
-            .items
-            .iter()
-            .map(|item| item.position)
-            .collect::<Vec<_>>(),
-        [1, 2]
-    );
+    let positions = listed.items.iter().map(|item| item.position);
+    assert_eq!(positions.collect::<Vec<_>>(), [1, 2]);
 
     let mut scan = new_scan("finish", 1);
     scan.faces = vec![face_at(1.0)];

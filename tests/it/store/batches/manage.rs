@@ -101,15 +101,11 @@ pub async fn list_by_name_and_state(batches: &Store) {
     let mine = submit(batches, new_batch("mine", 2), 1).await;
     let all = page(None, 10);
     let filter = BatchFilter::default();
-    let other = submit(
-        batches,
-        NewBatch {
-            name: None,
-            ..new_batch("mine", 2)
-        },
-        0,
-    )
-    .await;
+    let unnamed = NewBatch {
+        name: None,
+        ..new_batch("mine", 2)
+    };
+    let other = submit(batches, unnamed, 0).await;
     let listed = async |filter: BatchFilter, page| {
         let listed = batches.list_batches("mine", &filter, page).await.unwrap();
         listed.into_iter().map(|batch| batch.id).collect::<Vec<_>>()
