@@ -12,7 +12,7 @@ use facescan_config::scope::Scope;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::{Batch, BatchFilter, BatchState, ErasureTarget};
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{erasures::erase_named, page::Cursor};
@@ -36,7 +36,7 @@ use crate::{
 pub struct BatchesQuery {
     /// Only batches in this state.
     #[param(inline)]
-    state: Option<StateFilter>,
+    state: Option<BatchState>,
     /// Only batches with this name.
     #[param(pattern = "^[^\\x00]*$")]
     name: Option<String>,
@@ -45,29 +45,6 @@ pub struct BatchesQuery {
     /// The number of batches on the page, 1 to 500.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
-}
-
-/// The state of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum StateFilter {
-    Open,
-    Queued,
-    Running,
-    Done,
-    Cancelled,
-}
-
-impl From<StateFilter> for BatchState {
-    fn from(state: StateFilter) -> Self {
-        match state {
-            StateFilter::Open => Self::Open,
-            StateFilter::Queued => Self::Queued,
-            StateFilter::Running => Self::Running,
-            StateFilter::Done => Self::Done,
-            StateFilter::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 impl Listed for BatchResponse {
@@ -84,7 +61,7 @@ pub async fn list(request: ApiRequest) -> Result<Negotiated<Page<BatchResponse>>
     let query: BatchesQuery = request.query()?;
     let cursor = Cursor::new(query.after, query.limit)?;
     let filter = BatchFilter {
-        state: query.state.map(BatchState::from),
+        state: query.state,
         name: query.name,
     };
     let batches = &request.state.batches;

@@ -49,7 +49,7 @@ pub struct ClusteringBody {
 pub struct ClusteringResponse {
     id: Uuid,
     /// How far it is.
-    state: ClusteringStateName,
+    state: ClusteringState,
     /// Whether all faces are grouped again that no user has pinned.
     full: bool,
     /// The fewest faces of a new person.
@@ -84,37 +84,8 @@ pub struct ClusteringResponse {
     error: Option<String>,
 }
 
-/// How far a clustering is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = ClusteringState)]
-pub enum ClusteringStateName {
-    /// It waits for a server.
-    Queued,
-    /// A server works on it.
-    Running,
-    /// It is done.
-    Done,
-    /// It could not be done.
-    Failed,
-    /// A user has cancelled it.
-    Cancelled,
-}
-
 impl Listed for ClusteringResponse {
     const DESCRIPTION: &'static str = "A page of clusterings, newest first.";
-}
-
-impl From<ClusteringState> for ClusteringStateName {
-    fn from(state: ClusteringState) -> Self {
-        match state {
-            ClusteringState::Queued => Self::Queued,
-            ClusteringState::Running => Self::Running,
-            ClusteringState::Done => Self::Done,
-            ClusteringState::Failed => Self::Failed,
-            ClusteringState::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 impl From<Clustering> for ClusteringResponse {
@@ -123,7 +94,7 @@ impl From<Clustering> for ClusteringResponse {
         let is_done = clustering.state == ClusteringState::Done;
         Self {
             id: request.id,
-            state: clustering.state.into(),
+            state: clustering.state,
             full: request.is_full,
             min_faces: request.min_faces,
             far: request.far,

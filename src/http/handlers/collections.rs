@@ -47,7 +47,7 @@ pub struct CollectionBody {
     name: String,
     /// What the collection is for. By default a gallery.
     #[serde(default)]
-    kind: CollectionKindName,
+    kind: CollectionKind,
     /// Why the faces are processed. The setting `recognition.purposes` lists the purposes that are allowed.
     #[schema(value_type = Text)]
     purpose: String,
@@ -87,47 +87,13 @@ pub struct CollectionChangeBody {
     far: Option<f64>,
 }
 
-/// What a collection is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = CollectionKind)]
-pub enum CollectionKindName {
-    /// People who can be searched for.
-    #[default]
-    Gallery,
-    /// People who must not be enrolled in a gallery of the tenant, nor found in one.
-    Suppression,
-    /// Faces without subjects, which clusterings group into people.
-    Library,
-}
-
-impl From<CollectionKindName> for CollectionKind {
-    fn from(name: CollectionKindName) -> Self {
-        match name {
-            CollectionKindName::Gallery => Self::Gallery,
-            CollectionKindName::Suppression => Self::Suppression,
-            CollectionKindName::Library => Self::Library,
-        }
-    }
-}
-
-impl From<CollectionKind> for CollectionKindName {
-    fn from(kind: CollectionKind) -> Self {
-        match kind {
-            CollectionKind::Gallery => Self::Gallery,
-            CollectionKind::Suppression => Self::Suppression,
-            CollectionKind::Library => Self::Library,
-        }
-    }
-}
-
 /// A collection of enrolled faces.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Collection)]
 pub struct CollectionResponse {
     id: Uuid,
     name: String,
-    kind: CollectionKindName,
+    kind: CollectionKind,
     /// The vector space of all its vectors: that of the embedder when the collection was created. It never changes.
     vector_space: String,
     /// The length of its vectors.
@@ -163,7 +129,7 @@ impl CollectionResponse {
         Self {
             id: collection.id,
             name: terms.name,
-            kind: collection.kind.into(),
+            kind: collection.kind,
             vector_space: collection.vector_space,
             dim: collection.dim,
             purpose: terms.purpose,
@@ -214,7 +180,7 @@ fn new_collection(
 ) -> Result<Collection, ApiError> {
     let settings = &state.config.recognition;
     let embedder = &state.pipeline.models.embedder;
-    let kind = CollectionKind::from(body.kind);
+    let kind = body.kind;
     let terms = CollectionTerms {
         name: body.name,
         purpose: body.purpose,

@@ -2,8 +2,10 @@
 
 mod work;
 
+use serde::Deserialize;
 use serde_json::Value;
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::json_text::JsonText;
@@ -61,6 +63,8 @@ pub enum CreatedBatch {
 
 named! {
     /// The state of a batch.
+    #[derive(Deserialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
     pub enum BatchState {
         /// It accepts more items. Its items are processed meanwhile.
         Open = "open",
@@ -176,6 +180,8 @@ pub struct BatchFilter {
 
 named! {
     /// The state of an item.
+    #[derive(Deserialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
     pub enum ItemState {
         /// It waits for a worker.
         Queued = "queued",

@@ -1,7 +1,9 @@
 //! Collections, subjects and enrollments as callers of the store see them.
 
+use serde::{Deserialize, Serialize};
 use sqlx::types::JsonValue;
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::named::named;
@@ -9,10 +11,13 @@ use crate::record::record;
 
 named! {
     /// What a collection is for.
+    #[derive(Default, Deserialize, Serialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
     pub enum CollectionKind {
         /// People who can be searched for.
+        #[default]
         Gallery = "gallery",
-        /// People who must not be enrolled or found.
+        /// People who must not be enrolled in a gallery of the tenant, nor found in one.
         Suppression = "suppression",
         /// Faces without subjects, which are grouped into people.
         Library = "library",

@@ -1,6 +1,8 @@
 //! People of libraries and clusterings as callers of the store see them.
 
+use serde::Serialize;
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::collections::{Collection, Enrollment};
@@ -146,7 +148,9 @@ record! {
 }
 
 named! {
-    /// The state of a clustering.
+    /// How far a clustering is.
+    #[derive(Serialize, ToSchema)]
+    #[serde(rename_all = "lowercase")]
     pub enum ClusteringState {
         /// It waits for a server.
         Queued = "queued",

@@ -44,7 +44,7 @@ const MAX_PAGE_SIZE: u32 = 1000;
 pub struct ItemsQuery {
     /// Only items in this state.
     #[param(inline)]
-    state: Option<ItemStateFilter>,
+    state: Option<ItemState>,
     /// The `next` of the previous page.
     #[serde(default, deserialize_with = "position")]
     after: Option<u64>,
@@ -67,18 +67,6 @@ fn position<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D
     Ok(position)
 }
 
-/// The state of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum ItemStateFilter {
-    Queued,
-    Running,
-    Ok,
-    Error,
-    Dead,
-    Cancelled,
-}
-
 /// The format of vectors in the results of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -91,19 +79,6 @@ enum VectorFormat {
     Base64F16,
     /// No vectors.
     None,
-}
-
-impl From<ItemStateFilter> for ItemState {
-    fn from(state: ItemStateFilter) -> Self {
-        match state {
-            ItemStateFilter::Queued => Self::Queued,
-            ItemStateFilter::Running => Self::Running,
-            ItemStateFilter::Ok => Self::Ok,
-            ItemStateFilter::Error => Self::Error,
-            ItemStateFilter::Dead => Self::Dead,
-            ItemStateFilter::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 impl ItemsQuery {
@@ -133,9 +108,8 @@ impl ItemsQuery {
             limit,
             max_bytes: MAX_PAGE_BYTES,
         };
-        let filter = self.state.map(ItemState::from);
         let batches = &state.batches;
-        batches.items(batch, filter, page, self.format()).await
+        batches.items(batch, self.state, page, self.format()).await
     }
 
     /// Returns the query of the items after `after`.
