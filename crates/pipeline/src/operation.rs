@@ -13,7 +13,7 @@ use utoipa::{
 /// Declares each operation once.
 ///
 /// - `scans` find faces. They have one plan, their results are stored, and batches can have them. `id` is the name in generated
-///   clients, and the text describes the route. `model` is the task whose model runs on each face. `quality` says whether the
+///   clients. `model` is the task whose model runs on each face. `quality` says whether the
 ///   faces and the image are measured, and `whole_images` whether the operation can embed whole images instead.
 /// - `batched` operations are those that batches can also have. `models` has the tasks whose models a plan can need.
 /// - `single` operations need a request of their own.
@@ -72,13 +72,6 @@ macro_rules! operations {
             pub fn client_name(self) -> &'static str {
                 match self {
                     $(Self::$scan => $id,)+
-                }
-            }
-
-            /// Returns the description of the route.
-            pub fn description(self) -> &'static str {
-                match self {
-                    $(Self::$scan => concat!($($scan_doc),+).trim_ascii(),)+
                 }
             }
 

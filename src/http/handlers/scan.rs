@@ -15,34 +15,41 @@ use facescan_pipeline::{
     },
 };
 use serde::Serialize;
-use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::run::{PlanRun, WriteOn};
 use crate::http::{
-    AppState,
     error::ApiError,
     extract::{ImageRequest, api_request::ApiRequest},
-    openapi::{
-        bodies::ScanBody,
-        failures::ImageFailures,
-        routes::{Own, Routes},
-    },
+    openapi::{bodies::ScanBody, failures::ImageFailures},
     respond::negotiated::Negotiated,
 };
 
-/// Returns the route of a scan that has only faces.
-pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
-    let handler = move |api: ApiRequest, request: ImageRequest<ScanRequest>| async move {
-        scan_faces::<ScanResult>(&api, kind, request).await
-    };
-    let own = Own {
-        path: format!("/{}", kind.operation().name()),
-        client_name: kind.client_name(),
-        description: kind.description(),
-    };
-    Routes::default()
-        .with_annotation_of(utoipa_axum::routes!(embed), own, handler)
-        .into_method_router()
+/// Finds the faces of images.
+#[utoipa::path(
+    post, path = "/detect", operation_id = ScanKind::Detect.client_name(), tag = "scan", params(ScanRequest),
+    security(("key" = ["infer"])),
+    request_body = ScanBody,
+    responses(ImageFailures)
+)]
+pub async fn detect(
+    api: ApiRequest,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
+    scan_faces(&api, ScanKind::Detect, request).await
+}
+
+/// Measures the quality of images and their faces.
+#[utoipa::path(
+    post, path = "/quality", operation_id = ScanKind::Quality.client_name(), tag = "scan", params(ScanRequest),
+    security(("key" = ["infer"])),
+    request_body = ScanBody,
+    responses(ImageFailures)
+)]
+pub async fn quality(
+    api: ApiRequest,
+    request: ImageRequest<ScanRequest>,
+) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
+    scan_faces(&api, ScanKind::Quality, request).await
 }
 
 /// Finds the faces of images and computes the vector of each.

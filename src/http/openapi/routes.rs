@@ -1,10 +1,6 @@
 //! Routes whose handlers return documented types.
 
-use axum::{
-    handler::Handler,
-    http::Method,
-    routing::{MethodRouter, post},
-};
+use axum::{http::Method, routing::MethodRouter};
 use utoipa::openapi::{
     RefOr,
     path::{Operation, PathItem, Paths},
@@ -32,16 +28,6 @@ pub struct Routes {
     schemas: Vec<(String, RefOr<Schema>)>,
     paths: Paths,
     router: MethodRouter<AppState>,
-}
-
-/// What a handler does not share with another one.
-pub struct Own {
-    /// The path of its route.
-    pub path: String,
-    /// The name in generated clients.
-    pub client_name: &'static str,
-    /// What the handler does.
-    pub description: &'static str,
 }
 
 /// A handler that returns a documented type.
@@ -95,30 +81,6 @@ impl Routes {
         }
         self.router = self.router.merge(router);
         self
-    }
-
-    /// Adds a handler of posts with the annotation of another one, but with its own path, id and description.
-    pub fn with_annotation_of<A, B, H>(
-        self,
-        (schemas, annotated, _): UtoipaMethodRouter<AppState>,
-        own: Own,
-        handler: H,
-    ) -> Self
-    where
-        A: 'static,
-        H: Handler<A, AppState> + DocumentedHandler<B>,
-    {
-        let mut paths = Paths::new();
-        for mut item in annotated.paths.into_values() {
-            for operation in operations(&mut item) {
-                operation.operation_id = Some(own.client_name.to_owned());
-                operation.summary = Some(own.description.to_owned());
-                operation.description = None;
-            }
-            paths.paths.insert(own.path.clone(), item);
-        }
-        let router = post(handler.clone());
-        self.with((schemas, paths, router), handler)
     }
 
     /// Returns what an `OpenApiRouter` takes.
