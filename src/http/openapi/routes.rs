@@ -1,11 +1,7 @@
 //! Routes whose handlers return documented types.
 
-use axum::{http::Method, routing::MethodRouter};
-use utoipa::openapi::{
-    RefOr,
-    path::{Operation, PathItem, Paths},
-    schema::Schema,
-};
+use axum::http::Method;
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::documented::{Description, Documented};
@@ -15,20 +11,12 @@ use crate::http::AppState;
 /// must be [`Documented`], and its annotation names only errors.
 macro_rules! routes {
     ($($handler:path),+ $(,)?) => {{
-        let routes = $crate::http::openapi::routes::Routes::default();
-        $(let routes = routes.with(utoipa_axum::routes!($handler), $handler);)+
-        routes.into_method_router()
+        let routes = Default::default();
+        $(let routes = $crate::http::openapi::routes::add(routes, utoipa_axum::routes!($handler), $handler);)+
+        routes
     }};
 }
 pub(crate) use routes;
-
-/// Handlers of one path.
-#[derive(Default)]
-pub struct Routes {
-    schemas: Vec<(String, RefOr<Schema>)>,
-    paths: Paths,
-    router: MethodRouter<AppState>,
-}
 
 /// A handler that returns a documented type.
 pub trait DocumentedHandler<Arguments> {
@@ -49,44 +37,26 @@ macro_rules! documented_handler {
     };
 }
 
-documented_handler!();
 documented_handler!(A);
 documented_handler!(A, B);
 documented_handler!(A, B, C);
-documented_handler!(A, B, C, D);
-documented_handler!(A, B, C, D, E);
 
-impl Routes {
-    /// Adds a handler with its part of the document.
-    pub fn with<A, H: DocumentedHandler<A>>(
-        mut self,
-        (schemas, paths, router): UtoipaMethodRouter<AppState>,
-        _handler: H,
-    ) -> Self {
-        let mut description = Description::default();
-        H::Returned::describe(&mut description);
-        self.schemas.extend(schemas);
-        self.schemas.extend(description.schemas);
-        for (path, mut item) in paths.paths {
-            for operation in operations(&mut item) {
-                let responses = &mut operation.responses.responses;
-                responses.extend(description.responses.clone());
-            }
-            match self.paths.paths.get_mut(&path) {
-                Some(known) => known.merge_operations(item),
-                None => {
-                    self.paths.paths.insert(path, item);
-                }
-            }
-        }
-        self.router = self.router.merge(router);
-        self
+/// Adds a handler to those of its path, with its part of the document.
+pub fn add<A, H: DocumentedHandler<A>>(
+    (mut schemas, mut paths, router): UtoipaMethodRouter<AppState>,
+    (own_schemas, mut own_paths, own_router): UtoipaMethodRouter<AppState>,
+    _handler: H,
+) -> UtoipaMethodRouter<AppState> {
+    let mut description = Description::default();
+    H::Returned::describe(&mut description);
+    for operation in own_paths.paths.values_mut().flat_map(operations) {
+        let responses = &mut operation.responses.responses;
+        responses.extend(description.responses.clone());
     }
-
-    /// Returns what an `OpenApiRouter` takes.
-    pub fn into_method_router(self) -> UtoipaMethodRouter<AppState> {
-        (self.schemas, self.paths, self.router)
-    }
+    schemas.extend(own_schemas);
+    schemas.extend(description.schemas);
+    paths.merge(own_paths);
+    (schemas, paths, router.merge(own_router))
 }
 
 /// Returns the operations of a path by method.
