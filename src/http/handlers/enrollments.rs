@@ -53,7 +53,7 @@ pub struct EnrollResponse {
 }
 
 /// What became of a face.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct EnrolledFace {
     /// Whether it is enrolled.
     status: EnrollmentStatus,
@@ -82,12 +82,13 @@ pub struct EnrolledFace {
 }
 
 /// Whether a face is enrolled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EnrollmentStatus {
     /// It is enrolled.
     Enrolled,
     /// It is not enrolled.
+    #[default]
     Rejected,
 }
 
@@ -121,25 +122,20 @@ impl From<Enrollment> for EnrollmentResponse {
 
 impl EnrolledFace {
     fn new(outcome: EnrollOutcome) -> Self {
-        let mut face = Self {
-            status: EnrollmentStatus::Rejected,
-            enrollment_id: None,
-            reason: None,
-            faces: None,
-            quality: None,
-            subject_id: None,
-            similarity: None,
-            error: None,
-        };
         let rejection = match outcome {
             EnrollOutcome::Enrolled(id) => {
-                face.status = EnrollmentStatus::Enrolled;
-                face.enrollment_id = Some(id);
-                return face;
+                return Self {
+                    status: EnrollmentStatus::Enrolled,
+                    enrollment_id: Some(id),
+                    ..Self::default()
+                };
             }
             EnrollOutcome::Rejected(rejection) => rejection,
         };
-        face.reason = Some(rejection.name());
+        let mut face = Self {
+            reason: Some(rejection.name()),
+            ..Self::default()
+        };
         match rejection {
             Rejection::SeveralFaces { faces } => face.faces = Some(faces),
             Rejection::LowQuality { reasons } => face.quality = Some(reasons),

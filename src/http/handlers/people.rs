@@ -8,7 +8,7 @@ use facescan_recognition::{
     error::RecognitionError,
 };
 use facescan_store::{Collection, Decision, ErasureTarget, Person};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -51,11 +51,12 @@ impl Listed for PersonResponse {
 }
 
 /// The name of a person.
+// With `Option::deserialize`, a field can be null but must not be absent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PersonName {
     /// The name, up to 200 characters. Null removes it.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required, value_type = Option<Text>)]
     name: Option<String>,
 }
@@ -85,16 +86,9 @@ pub struct PersonSplit {
 #[serde(deny_unknown_fields)]
 pub struct FacePerson {
     /// The person. Null: the face shows nobody whom a clustering may find.
-    #[serde(deserialize_with = "required")]
+    #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required)]
     person_id: Option<Uuid>,
-}
-
-/// Reads a field that can be null but must not be absent.
-fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    Option::deserialize(deserializer)
 }
 
 impl From<Person> for PersonResponse {
