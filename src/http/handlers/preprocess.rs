@@ -12,16 +12,13 @@ use axum::{
 use facescan_config::Dtype;
 use facescan_pipeline::{
     Pipeline,
-    core::{
-        base64_text,
-        run::{DevicesUsed, Timings},
-    },
+    core::{base64_text, run::Timings},
     models::preprocessing::PREPROCESSING,
     operations::preprocess::{PreprocessPlan, PreprocessRequest, Row},
     plan::Plan as _,
     results::{
         ErrorEntry,
-        response::{Outcome, Response},
+        response::{Outcome, Response, Success},
     },
 };
 use serde::Serialize;
@@ -135,10 +132,9 @@ pub async fn preprocess(
     let response = run.response(images, |row| row).await?;
     let [queue, inference] = times(&response)?;
     let plan = &run.plan;
-    let batch = Batch::from_response(response);
-    let device = batch.device(&state.pipeline);
+    let batch = Batch::new(response, &state.pipeline);
     let profile = HeaderValue::from_static(plan.preprocess.profile.name());
-    let device_names = header_value(&batch.device_names(&device))?;
+    let device_names = header_value(&batch.device_names())?;
     let headers = [queue, inference, (PROFILE, profile), (DEVICE, device_names)];
     let file = match Accepted::tensors(&request_headers) {
         Accepted::Parts => batch.parts(plan, reservations)?,
@@ -146,20 +142,23 @@ pub async fn preprocess(
             let response = PreprocessResponse {
                 request_id: context.id.to_string(),
                 operation: plan.operation().name(),
-                devices: batch.row_devices(&device),
-                device,
+                devices: batch.row_devices(),
+                shape: batch.shape(plan)?,
+                device: batch.device,
                 warm_up_ms: state.pipeline.preprocessing.warm_up_ms,
                 profile: plan.preprocess.profile,
                 mode: plan.preprocess.mode,
                 data_format: plan.preprocess.layout,
                 dtype: plan.dtype,
-                shape: batch.shape(plan)?,
                 index: batch.rows.iter().map(|row| row.index).collect(),
-                timings_ms: plan
-                    .run
-                    .timings
-                    .then(|| batch.rows.iter().map(|row| row.timings).collect()),
-                tensor: batch.rows.into_iter().map(|row| row.row.values).collect(),
+                timings_ms: plan.run.timings.then(|| {
+                    let timings = batch.rows.iter().map(|row| row.timings_ms);
+                    timings.map(Option::unwrap_or_default).collect()
+                }),
+                tensor: {
+                    let rows = batch.rows.into_iter();
+                    rows.map(|row| row.result.values).collect()
+                },
                 errors: batch.failed,
             };
             let written = Negotiated::large(&context, accepted, response).await?;
@@ -173,40 +172,30 @@ pub async fn preprocess(
     ))
 }
 
-/// A row of the tensor.
-struct BatchRow {
-    /// The index of its image in the request.
-    index: usize,
-    row: Row,
-    /// The device that made the row, if it differs from the device of most rows.
-    device: Option<DeviceState>,
-    timings: Timings,
-}
-
 /// The rows, and the images without a row.
 struct Batch {
-    rows: Vec<BatchRow>,
+    rows: Vec<Success<Row>>,
     failed: Vec<FailedImage>,
-    /// The device that made most of the rows.
-    device: Option<DeviceState>,
+    /// The device that made most of the rows, or the active one if there are no rows.
+    device: DeviceState,
+}
+
+/// Returns the device that made a row, if it differs from that of most rows.
+fn own_device(row: &Success<Row>) -> Option<&DeviceState> {
+    row.devices.as_ref()?.get(PREPROCESSING)
 }
 
 impl Batch {
-    fn from_response(response: Response<Row>) -> Self {
-        let device_of = |mut devices: DevicesUsed| devices.remove(PREPROCESSING);
+    fn new(mut response: Response<Row>, pipeline: &Pipeline) -> Self {
+        let device = response.devices.remove(PREPROCESSING);
         let mut batch = Self {
             rows: Vec::new(),
             failed: Vec::new(),
-            device: device_of(response.devices),
+            device: device.unwrap_or_else(|| pipeline.preprocessing.assignment.state()),
         };
         for outcome in response.results {
             match outcome {
-                Outcome::Ok(success) => batch.rows.push(BatchRow {
-                    index: success.index,
-                    row: success.result,
-                    device: success.devices.and_then(device_of),
-                    timings: success.timings_ms.unwrap_or_default(),
-                }),
+                Outcome::Ok(success) => batch.rows.push(success),
                 Outcome::Error(failure) => batch.failed.push(FailedImage {
                     index: failure.index,
                     id: failure.id,
@@ -217,23 +206,17 @@ impl Batch {
         batch
     }
 
-    /// Returns the device that made most of the rows. Returns the active device if there are no rows.
-    fn device(&self, pipeline: &Pipeline) -> DeviceState {
-        let in_use = || pipeline.preprocessing.assignment.state();
-        self.device.clone().unwrap_or_else(in_use)
-    }
-
-    /// Returns the device of each row, or `None` if `common` made all of them.
-    fn row_devices(&self, common: &DeviceState) -> Option<Vec<DeviceState>> {
-        let differs = self.rows.iter().any(|row| row.device.is_some());
-        let device = |row: &BatchRow| row.device.as_ref().unwrap_or(common).clone();
+    /// Returns the device of each row, or `None` if one device made all of them.
+    fn row_devices(&self) -> Option<Vec<DeviceState>> {
+        let differs = self.rows.iter().any(|row| own_device(row).is_some());
+        let device = |row: &Success<Row>| own_device(row).unwrap_or(&self.device).clone();
         differs.then(|| self.rows.iter().map(device).collect())
     }
 
     /// Returns the name of the device, or one name for each row if they differ.
-    fn device_names(&self, common: &DeviceState) -> String {
-        match self.row_devices(common) {
-            None => common.active.clone(),
+    fn device_names(&self) -> String {
+        match self.row_devices() {
+            None => self.device.active.clone(),
             Some(devices) => {
                 let names: Vec<_> = devices.into_iter().map(|device| device.active).collect();
                 names.join(",")
@@ -251,8 +234,8 @@ impl Batch {
             Layout::Nchw => [3, h, w],
             Layout::Nhwc => [h, w, 3],
         };
-        let [a, b, c] = self.rows.first().map_or(usual, |row| row.row.shape);
-        if self.rows.iter().any(|row| row.row.shape != [a, b, c]) {
+        let [a, b, c] = self.rows.first().map_or(usual, |row| row.result.shape);
+        if self.rows.iter().any(|row| row.result.shape != [a, b, c]) {
             return Err(ApiError::invalid_option(
                 "mode",
                 "short_side gives images of different aspect ratios different shapes; accept multipart/mixed, or use another mode",
@@ -278,7 +261,7 @@ impl Batch {
             (ERRORS, errors),
         ];
         // Row by row, so that the batch is not in memory twice.
-        let rows = self.rows.into_iter().map(|row| row.row.values);
+        let rows = self.rows.into_iter().map(|row| row.result.values);
         let body = stream_body(std::iter::once(head.into()).chain(rows), reservations);
         Ok((headers, body).into_response())
     }
@@ -292,7 +275,10 @@ impl Batch {
         const BOUNDARY: &str = "facescan-part-8b1e2f7a4c";
         const LINE_END: bytes::Bytes = bytes::Bytes::from_static(b"\r\n");
         let mut parts: Vec<(usize, [bytes::Bytes; 3])> = Vec::new();
-        for BatchRow { index, row, .. } in self.rows {
+        for Success {
+            index, result: row, ..
+        } in self.rows
+        {
             let mut head =
                 format!("--{BOUNDARY}\r\ncontent-type: {NPY}\r\nx-facescan-index: {index}\r\n\r\n")
                     .into_bytes();
