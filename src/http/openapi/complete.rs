@@ -52,10 +52,18 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     };
     components.responses.extend(failures::components());
     let schemas = &mut components.schemas;
-    components.security_schemes.extend([
-        (SCHEME.to_owned(), RefOr::T(bearer())),
-        (HEADER.to_owned(), RefOr::T(header())),
-    ]);
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "A key of this server. Servers that need no key ignore it.",
+        ));
+    let header = ApiKey::Header(ApiKeyValue::new("x-api-key"));
+    let schemes = [
+        (SCHEME, SecurityScheme::Http(bearer.build())),
+        (HEADER, SecurityScheme::ApiKey(header)),
+    ];
+    let schemes = schemes.map(|(name, scheme)| (name.to_owned(), RefOr::T(scheme)));
+    components.security_schemes.extend(schemes);
     while flatten(schemas) {}
     close(schemas, &<Step as ToSchema>::name());
     // Otherwise the schema would also accept an image with faces.
@@ -69,20 +77,6 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         }
     }
     prune(document)
-}
-
-/// Returns the scheme of `authorization`.
-fn bearer() -> SecurityScheme {
-    let description = "A key of this server. Servers that need no key ignore it.";
-    let scheme = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .description(Some(description));
-    SecurityScheme::Http(scheme.build())
-}
-
-/// Returns the scheme of `x-api-key`.
-fn header() -> SecurityScheme {
-    SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("x-api-key")))
 }
 
 /// Says that a key can also be sent in the header `x-api-key`.
@@ -174,16 +168,13 @@ fn narrow(operation: &mut Operation, schemas: &mut Schemas) {
     let name = kind.operation().name();
     let prefix = name[..1].to_ascii_uppercase() + &name[1..];
     let [options, body] = ["Options", "Body"].map(|part| format!("{prefix}{part}"));
-    let Some(mut taken) =
-        object(schemas, &RefOr::Ref(Ref::from_schema_name("ScanOptions"))).cloned()
+    let of_scan = ["ScanOptions", "ScanBody"].map(Ref::from_schema_name);
+    let [Some(mut taken), Some(mut whole)] =
+        of_scan.map(|to| object(schemas, &RefOr::Ref(to)).cloned())
     else {
         return;
     };
     taken.properties.retain(|name, _| is_taken(name));
-    let Some(mut whole) = object(schemas, &RefOr::Ref(Ref::from_schema_name("ScanBody"))).cloned()
-    else {
-        return;
-    };
     let or_null = OneOfBuilder::new()
         .item(ObjectBuilder::new().schema_type(Type::Null))
         .item(Ref::from_schema_name(&options));
@@ -209,17 +200,13 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     let Some(RefOr::T(body)) = &mut operation.request_body else {
         return;
     };
-    let json = body.content.get("application/json");
-    let Some(json) = json.and_then(|content| match content {
-        RefOr::T(content) => Some(content.clone()),
-        RefOr::Ref(_) => None,
-    }) else {
+    let Some(RefOr::T(json)) = body.content.get("application/json").cloned() else {
         return;
     };
-    let Some(RefOr::Ref(to)) = &json.schema else {
+    let Some(schema @ RefOr::Ref(to)) = &json.schema else {
         return;
     };
-    let Some(described) = object(schemas, &RefOr::Ref(to.clone())).cloned() else {
+    let Some(described) = object(schemas, schema).cloned() else {
         return;
     };
     let options = described.properties.get("options").map(without_null);
