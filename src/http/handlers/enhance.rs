@@ -14,7 +14,7 @@ use super::{run::PlanRun, single_image};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{ImageRequest, Images},
+    extract::ImageRequest,
     openapi::{bodies::EnhanceBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,
@@ -41,16 +41,11 @@ impl InFile for Response<EnhanceResult> {
 pub async fn enhance(
     State(state): State<AppState>,
     headers: HeaderMap,
-    request: ImageRequest<EnhanceRequest>,
+    mut request: ImageRequest<EnhanceRequest>,
 ) -> Result<FileOr<Response<EnhanceResult>>, ApiError> {
     let accepted = Accepted::image_or_structured(&headers);
-    let ImageRequest {
-        context,
-        content: Images { images, .. },
-        mut options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-    } = request;
+    let images = request.content.images;
+    let options = &mut request.options;
     let is_single = single_image::is_requested(accepted, images.len())?;
     if let Accepted::Image(format) = accepted {
         options.format = options.format.or(format);
@@ -58,7 +53,7 @@ pub async fn enhance(
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
     let run = PlanRun {
         state: &state,
-        context: &context,
+        context: &request.context,
         plan: options.resolve(&state.config, thresholds)?,
     };
     let response = run.response(images, |result| result).await?;

@@ -190,23 +190,11 @@ pub async fn enroll(
     };
     // Before any image is processed.
     state.collections.check_target(target).await?;
-    let FacesRequest {
-        context,
-        content: faces,
-        options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-    } = body?;
-    let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let plan = options.scan_options().resolve(&state.config, thresholds)?;
-    let named = NamedFaces {
-        state,
-        context: &context,
-        plan: &plan,
-        action: "enroll",
-    };
+    let body = body?;
+    let (context, options) = (&body.context, &body.options);
+    let named = NamedFaces::new(state, context, options.scan_options(), "enroll")?;
     let vector_space = &state.pipeline.models.embedder.vector_space;
-    let faces = named.read(faces).await?;
+    let faces = named.read(body.content).await?;
     let faces = faces
         .into_iter()
         .map(|face| options.judge(vector_space, face));
@@ -215,7 +203,7 @@ pub async fn enroll(
         ..target
     };
     let may_search = context.principal.scopes.contains(Scope::Search);
-    let outcomes = state.collections.enroll(&context, target, faces.collect());
+    let outcomes = state.collections.enroll(context, target, faces.collect());
     let mut outcomes: Vec<_> = outcomes
         .await?
         .into_iter()

@@ -159,25 +159,13 @@ pub async fn enroll(
 ) -> Result<Negotiated<LibraryResponse>, ApiError> {
     let library = request.library().await?;
     let state = &request.state;
-    let FacesRequest {
-        context,
-        content: faces,
-        options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-    } = body?;
-    let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let plan = options.scan_options().resolve(&state.config, thresholds)?;
-    let named = NamedFaces {
-        state,
-        context: &context,
-        plan: &plan,
-        action: "enroll_in_library",
-    };
+    let body = body?;
+    let (context, options) = (&body.context, body.options.scan_options());
+    let named = NamedFaces::new(state, context, options, "enroll_in_library")?;
     let vector_space = &state.pipeline.models.embedder.vector_space;
     let (mut images, mut shown) = (Vec::new(), Vec::new());
-    let is_alone = faces.len() == 1;
-    for face in named.read(faces).await? {
+    let is_alone = body.content.len() == 1;
+    for face in named.read(body.content).await? {
         let (found, error) = match found(vector_space, face) {
             Ok(found) => (found, None),
             // As for an image of a scan: what is wrong with the only one is wrong with the request.
@@ -188,7 +176,7 @@ pub async fn enroll(
         images.push(faces);
         shown.push((of_image, error));
     }
-    let outcomes = state.libraries.enroll(&context, &library, images).await?;
+    let outcomes = state.libraries.enroll(context, &library, images).await?;
     let entries = outcomes.into_iter().zip(shown);
     let response = LibraryResponse {
         request_id: context.id.to_string(),

@@ -9,7 +9,7 @@ use facescan_pipeline::{
 };
 use facescan_recognition::{
     error::RecognitionError,
-    verify::{FaceVector, VerifyPlan},
+    verify::{FaceVector, VerifyPlan, VerifyRequest},
 };
 use facescan_store::StoredFace;
 use uuid::Uuid;
@@ -32,17 +32,31 @@ pub(super) enum NamedFace {
 
 /// Reads the faces of a request.
 pub(super) struct NamedFaces<'a> {
-    /// The application.
-    pub state: &'a AppState,
-    /// The context of the request.
-    pub context: &'a RequestContext,
+    state: &'a AppState,
+    context: &'a RequestContext,
     /// How images are scanned.
-    pub plan: &'a VerifyPlan,
+    pub plan: VerifyPlan,
     /// The name of the request in the audit trail.
-    pub action: &'static str,
+    action: &'static str,
 }
 
-impl NamedFaces<'_> {
+impl<'a> NamedFaces<'a> {
+    /// Resolves the options of images. `action` is the name of the request in the audit trail.
+    pub fn new(
+        state: &'a AppState,
+        context: &'a RequestContext,
+        options: VerifyRequest,
+        action: &'static str,
+    ) -> Result<Self, ApiError> {
+        let thresholds = &state.pipeline.models.detector.spec.thresholds;
+        Ok(Self {
+            state,
+            context,
+            plan: options.resolve(&state.config, thresholds)?,
+            action,
+        })
+    }
+
     /// Returns the faces in order. Reads stored faces before it runs a model.
     pub async fn read(&self, faces: Vec<FaceInput>) -> Result<Vec<NamedFace>, ApiError> {
         self.check_scopes(&faces)?;

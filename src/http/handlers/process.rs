@@ -42,16 +42,11 @@ impl InFile for Response<ProcessResult> {
 pub async fn process(
     State(state): State<AppState>,
     headers: HeaderMap,
-    request: ImageRequest<ProcessRequest>,
+    mut request: ImageRequest<ProcessRequest>,
 ) -> Result<FileOr<Response<ProcessResult>>, ApiError> {
     let accepted = Accepted::any(&headers);
-    let ImageRequest {
-        context,
-        content: Images { images, masks, .. },
-        mut options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-    } = request;
+    let Images { images, masks, .. } = request.content;
+    let (context, options) = (&request.context, &mut request.options);
     let is_single = single_image::is_requested(accepted, images.len())?;
     options.format = options.format.or(format_of(accepted));
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
@@ -59,8 +54,8 @@ pub async fn process(
     plan.check(&state.pipeline)?;
     let run = PlanRun {
         state: &state,
-        context: &context,
-        plan: load_masks(&state, &context, plan, masks).await?,
+        context,
+        plan: load_masks(&state, context, plan, masks).await?,
     };
     let response = run.response(images, |result| result).await?;
     let file = |result: &ProcessResult| {

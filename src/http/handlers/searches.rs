@@ -230,19 +230,12 @@ impl FacesToSearch {
     ) -> Result<Self, ApiError> {
         let (plan, image) = body.options.resolve()?;
         plan.check(collection)?;
-        let thresholds = &state.pipeline.models.detector.spec.thresholds;
-        let scan = image.resolve(&state.config, thresholds)?;
-        let named = NamedFaces {
-            state,
-            context: &body.context,
-            plan: &scan,
-            action: "search_image",
-        };
+        let named = NamedFaces::new(state, &body.context, image, "search_image")?;
         let vector_space = &state.pipeline.models.embedder.vector_space;
         let faces = named.read(body.content).await?.into_iter();
         Ok(Self {
             vectors: faces
-                .map(|face| vector_of(vector_space, &scan, face))
+                .map(|face| vector_of(vector_space, &named.plan, face))
                 .collect(),
             context: body.context,
             plan,

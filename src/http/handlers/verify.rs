@@ -128,22 +128,15 @@ pub async fn verify(
     api: ApiRequest,
     request: PairRequest,
 ) -> Result<Negotiated<VerifyResponse>, ApiError> {
-    let PairRequest {
-        context,
-        content: faces,
-        options,
-        // Holds the reservations until the response is written.
-        reservations: _reservations,
-    } = request;
-    let state = &api.state;
+    let (state, context) = (&api.state, &request.context);
     let thresholds = &state.pipeline.models.detector.spec.thresholds;
-    let plan = &options.resolve(&state.config, thresholds)?;
+    let plan = &request.options.resolve(&state.config, thresholds)?;
     let run = VerifyRun {
         state,
-        context: &context,
+        context,
         plan,
     };
-    let ran = run.resolve(faces).await?;
+    let ran = run.resolve(request.content).await?;
     let [a, b] = ran.faces;
     let compared = compare(&a.vector, &b.vector, plan.criterion, &state.calibrations)?;
     let tasks = plan.scan.tasks();
