@@ -33,8 +33,7 @@ use crate::http::{
         faces::FacesRequest,
     },
     openapi::{
-        Bytes,
-        bodies::{EnrollBody, FacesForm},
+        bodies::EnrollBody,
         failures::{EnrollFailures, EraseFailures, StoredFailures},
     },
     respond::{
@@ -170,10 +169,7 @@ impl EnrolledFace {
         ("subject" = Uuid, Path, description = "The id of the subject"),
         EnrollRequest,
     ),
-    request_body(content(
-        (EnrollBody = "application/json"), (EnrollBody = "application/msgpack"),
-        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
-    )),
+    request_body = EnrollBody,
     responses(EnrollFailures)
 )]
 pub async fn enroll(

@@ -49,16 +49,9 @@ impl IntoResponse for Readiness {
 
 impl Documented for Readiness {
     fn describe(description: &mut Description) {
-        let answers = [
-            (StatusCode::OK, "Ready"),
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Not ready, with the reasons",
-            ),
-        ];
-        for (status, text) in answers {
-            description.body::<Self>(status, text, &["application/json"]);
-        }
+        let (types, text) = (["application/json"], "Not ready, with the reasons");
+        description.body::<Self>(StatusCode::OK, "Ready", &types);
+        description.body::<Self>(StatusCode::SERVICE_UNAVAILABLE, text, &types);
     }
 }
 

@@ -25,8 +25,7 @@ use crate::http::{
         faces::FacesRequest,
     },
     openapi::{
-        Bytes,
-        bodies::{FacesForm, LibraryBody},
+        bodies::LibraryBody,
         failures::{FacesFailures, LibraryFailures},
     },
     respond::{
@@ -147,10 +146,7 @@ struct ShownFace {
     post, path = "/collections/{id}/enrollments", operation_id = "enroll_in_library", tag = "recognition",
     security(("key" = ["enroll"])),
     params(("id" = Uuid, Path, description = "The id of the library"), LibraryRequest),
-    request_body(content(
-        (LibraryBody = "application/json"), (LibraryBody = "application/msgpack"),
-        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
-    )),
+    request_body = LibraryBody,
     responses(FacesFailures)
 )]
 pub async fn enroll(

@@ -29,8 +29,7 @@ use crate::http::{
         page_size,
     },
     openapi::{
-        Bytes,
-        bodies::{FacesForm, SearchBody, SearchesBody},
+        bodies::{SearchBody, SearchesBody},
         failures::{CollectionFailures, FacesFailures},
     },
     respond::{negotiated::Negotiated, on_own_thread},
@@ -129,10 +128,7 @@ pub struct SearchesQuery {
     post, path = "/collections/{id}/search", operation_id = "search_collection", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchRequest),
-    request_body(content(
-        (SearchBody = "application/json"), (SearchBody = "application/msgpack"),
-        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
-    )),
+    request_body = SearchBody,
     responses(FacesFailures)
 )]
 pub async fn search(
@@ -150,7 +146,10 @@ pub async fn search(
     let mut faces = FacesToSearch::read(&request.state, &collection, body).await?;
     let vector = faces.vectors.pop();
     let vector = vector.ok_or(RecognitionError::NoFaceToSearch)??;
-    let results = faces.search(&request.state, &collection, &[vector]).await?;
+    let wanted = (&[vector][..], &faces.plan);
+    let collections = &request.state.collections;
+    let results = collections.search(&faces.context, &collection, wanted);
+    let results = results.await?;
     let result = results.into_iter().next();
     let response = SearchResponse {
         request_id: faces.context.id.to_string(),
@@ -167,10 +166,7 @@ pub async fn search(
     post, path = "/collections/{id}/searches", operation_id = "search_collection_for_several", tag = "recognition",
     security(("key" = ["search"])),
     params(("id" = Uuid, Path, description = "The id of the collection"), SearchRequest),
-    request_body(content(
-        (SearchesBody = "application/json"), (SearchesBody = "application/msgpack"),
-        (FacesForm = "multipart/form-data"), (Bytes = "application/octet-stream"), (Bytes = "image/*")
-    )),
+    request_body = SearchesBody,
     responses(FacesFailures)
 )]
 pub async fn search_for_several(
@@ -180,8 +176,10 @@ pub async fn search_for_several(
     let collection = request.collection().await?;
     let faces = FacesToSearch::read(&request.state, &collection, body?).await?;
     let vectors: Vec<FaceVector> = faces.vectors.iter().flatten().cloned().collect();
-    let results = faces.search(&request.state, &collection, &vectors).await?;
-    let mut results = results.into_iter();
+    let wanted = (&vectors[..], &faces.plan);
+    let collections = &request.state.collections;
+    let results = collections.search(&faces.context, &collection, wanted);
+    let mut results = results.await?.into_iter();
     let faces_and_errors = faces.vectors.into_iter().enumerate();
     let response = SearchesResponse {
         request_id: faces.context.id.to_string(),
@@ -241,19 +239,6 @@ impl FacesToSearch {
             plan,
             _reservations: body.reservations,
         })
-    }
-
-    async fn search(
-        &self,
-        state: &AppState,
-        collection: &Collection,
-        vectors: &[FaceVector],
-    ) -> Result<Vec<SearchResult>, RecognitionError> {
-        let wanted = (vectors, &self.plan);
-        state
-            .collections
-            .search(&self.context, collection, wanted)
-            .await
     }
 }
 

@@ -6,7 +6,7 @@ use facescan_pipeline::{
     operation::ScanKind, operations::process::step::Step, results::schemas::ENCODED_IMAGE,
 };
 use utoipa::{
-    ToSchema,
+    PartialSchema, ToSchema,
     openapi::{
         ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi, Ref, RefOr,
         Schema, Type,
@@ -20,7 +20,12 @@ use utoipa::{
     },
 };
 
-use super::{Bytes, bodies::BatchItemSource, failures, routes::operations};
+use super::{
+    Bytes,
+    bodies::{BatchItemSource, FacesForm},
+    failures,
+    routes::operations,
+};
 use crate::http::route_scopes::{self, SCHEME};
 
 /// The name of the scheme of `x-api-key`.
@@ -215,8 +220,9 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     {
         constrain(parameters, options);
     }
-    let is_batch = described.properties.contains_key("items");
-    if !is_batch && !described.properties.contains_key("images") {
+    let has = |name: &str| described.properties.contains_key(name);
+    let (is_batch, has_faces) = (has("items"), has("faces"));
+    if !is_batch && !has_faces && !has("images") {
         return;
     }
     let form = name_of(to).replace("Body", "Form");
@@ -226,6 +232,13 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
     }
     body.content
         .insert("application/msgpack".to_owned(), RefOr::T(json));
+    if has_faces {
+        let form = Content::new(Some(Ref::from_schema_name(FacesForm::name())));
+        body.content
+            .insert("multipart/form-data".to_owned(), RefOr::T(form));
+        schemas.insert(FacesForm::name().into_owned(), FacesForm::schema());
+        return;
+    }
     if is_batch {
         // The first line is the body without its items. A schema describes one line only.
         let line = Content::new(Some(Ref::from_schema_name(BatchItemSource::name())));
@@ -236,7 +249,7 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
         .schema(Some(Ref::from_schema_name(form.as_str())))
         .encoding("image", part("image/*"))
         .encoding("options", part("application/json"));
-    let has_masks = described.properties.contains_key("masks");
+    let has_masks = has("masks");
     let multipart = if has_masks {
         multipart.encoding("mask", part("image/*"))
     } else {
