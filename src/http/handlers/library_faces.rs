@@ -44,7 +44,7 @@ pub struct LibraryResponse {
 }
 
 /// The faces of an image, or its error.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct LibraryEntry {
     /// The faces. An image without a face has none.
     faces: Vec<LibraryEntryFace>,
@@ -54,7 +54,7 @@ pub struct LibraryEntry {
 }
 
 /// What became of a face.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct LibraryEntryFace {
     /// Whether it is enrolled.
     status: EnrollmentStatus,
@@ -132,12 +132,6 @@ pub struct LibraryFaceQuery {
     limit: Option<u32>,
 }
 
-/// What the response has of a face.
-struct ShownFace {
-    bbox: Option<[f32; 4]>,
-    acceptable: bool,
-}
-
 /// Enrolls all faces of images in a library.
 ///
 /// The faces of one image never get the same person. Stored faces and vectors can be enrolled too; a stored face also needs
@@ -159,7 +153,7 @@ pub async fn enroll(
     let (context, options) = (&body.context, body.options.scan_options());
     let named = NamedFaces::new(state, context, options, "enroll_in_library")?;
     let vector_space = &state.pipeline.models.embedder.vector_space;
-    let (mut images, mut shown) = (Vec::new(), Vec::new());
+    let (mut images, mut results) = (Vec::new(), Vec::new());
     let is_alone = body.content.len() == 1;
     for face in named.read(body.content).await? {
         let (found, error) = match found(vector_space, face) {
@@ -168,62 +162,40 @@ pub async fn enroll(
             Err(error) if is_alone => return Err(error),
             Err(error) => (Vec::new(), Some(ErrorEntry::from(&error))),
         };
-        let (faces, of_image): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        images.push(faces);
-        shown.push((of_image, error));
+        let (to_enroll, faces): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        images.push(to_enroll);
+        results.push(LibraryEntry { faces, error });
     }
     let outcomes = state.libraries.enroll(context, &library, images).await?;
-    let entries = outcomes.into_iter().zip(shown);
+    let faces = results.iter_mut().flat_map(|entry| &mut entry.faces);
+    for (face, outcome) in faces.zip(outcomes.into_iter().flatten()) {
+        face.add(outcome);
+    }
     let response = LibraryResponse {
         request_id: context.id.to_string(),
-        results: entries
-            .map(|(outcomes, (shown, error))| LibraryEntry::new(outcomes, shown, error))
-            .collect(),
+        results,
     };
     request.small(&response)
 }
 
-impl LibraryEntry {
-    fn new(
-        outcomes: Vec<LibraryOutcome>,
-        shown: Vec<ShownFace>,
-        error: Option<ErrorEntry>,
-    ) -> Self {
-        let faces = outcomes.into_iter().zip(shown);
-        Self {
-            faces: faces
-                .map(|(outcome, shown)| LibraryEntryFace::new(outcome, shown))
-                .collect(),
-            error,
-        }
-    }
-}
-
 impl LibraryEntryFace {
-    fn new(outcome: LibraryOutcome, shown: ShownFace) -> Self {
-        let (enrollment_id, reason) = match outcome {
-            LibraryOutcome::Enrolled(id) => (Some(id), None),
-            LibraryOutcome::VectorSpaceMismatch => (None, Some("vector_space_mismatch")),
-            LibraryOutcome::Suppressed => (None, Some("suppressed")),
-        };
-        Self {
-            status: match enrollment_id {
-                Some(_) => EnrollmentStatus::Enrolled,
-                None => EnrollmentStatus::Rejected,
-            },
-            enrollment_id,
-            reason,
-            bbox: shown.bbox,
-            acceptable: shown.acceptable,
+    fn add(&mut self, outcome: LibraryOutcome) {
+        match outcome {
+            LibraryOutcome::Enrolled(id) => {
+                self.status = EnrollmentStatus::Enrolled;
+                self.enrollment_id = Some(id);
+            }
+            LibraryOutcome::VectorSpaceMismatch => self.reason = Some("vector_space_mismatch"),
+            LibraryOutcome::Suppressed => self.reason = Some("suppressed"),
         }
     }
 }
 
-/// Returns the faces of an entry of the request, or the error of its image.
+/// Returns the faces of an entry of the request as the response has them before they are enrolled, or the error of its image.
 fn found(
     vector_space: &str,
     face: NamedFace,
-) -> Result<Vec<(FaceForLibrary, ShownFace)>, ApiError> {
+) -> Result<Vec<(FaceForLibrary, LibraryEntryFace)>, ApiError> {
     let (vector, face_id) = match face {
         NamedFace::Vector(vector) => (vector, None),
         NamedFace::Stored(id, vector) => (vector, Some(id)),
@@ -239,14 +211,14 @@ fn found(
         face_id,
         is_acceptable: true,
     };
-    let shown = ShownFace {
-        bbox: None,
+    let shown = LibraryEntryFace {
         acceptable: true,
+        ..LibraryEntryFace::default()
     };
     Ok(vec![(face, shown)])
 }
 
-fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFace)> {
+fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, LibraryEntryFace)> {
     let quality = face.results.quality.as_ref();
     let acceptable = quality.is_none_or(|quality| quality.acceptable);
     let for_library = FaceForLibrary {
@@ -254,8 +226,12 @@ fn of_image(vector_space: &str, face: &Face) -> Option<(FaceForLibrary, ShownFac
         face_id: None,
         is_acceptable: acceptable,
     };
-    let bbox = Some(face.bbox.to_array());
-    Some((for_library, ShownFace { bbox, acceptable }))
+    let shown = LibraryEntryFace {
+        bbox: Some(face.bbox.to_array()),
+        acceptable,
+        ..LibraryEntryFace::default()
+    };
+    Some((for_library, shown))
 }
 
 /// Lists the faces of a library.

@@ -136,11 +136,10 @@ pub async fn verify(
         context,
         plan,
     };
-    let ran = run.resolve(request.content).await?;
-    let [a, b] = ran.faces;
+    let ([a, b], devices) = run.resolve(request.content).await?;
     let compared = compare(&a.vector, &b.vector, plan.criterion, &state.calibrations)?;
     let tasks = plan.scan.tasks();
-    let models = if ran.devices.is_empty() {
+    let models = if devices.is_empty() {
         ModelsUsed::default()
     } else {
         state.pipeline.models.used(&tasks)
@@ -154,17 +153,11 @@ pub async fn verify(
         far: compared.far,
         vector_space: compared.vector_space,
         models,
-        devices: ran.devices,
+        devices,
         a: a.face,
         b: b.face,
     };
     api.small(&response)
-}
-
-/// The two faces, and the devices that made the vectors of images.
-struct ResolvedPair {
-    faces: [Resolved; 2],
-    devices: DevicesUsed,
 }
 
 /// A verification, and the request that it runs for.
@@ -175,8 +168,12 @@ struct VerifyRun<'a> {
 }
 
 impl VerifyRun<'_> {
-    /// Returns both faces with their vectors. Reads stored faces before it runs a model.
-    async fn resolve(&self, faces: [FaceInput; 2]) -> Result<ResolvedPair, ApiError> {
+    /// Returns both faces with their vectors, and the devices that made the vectors of images. Reads stored faces before it runs
+    /// a model.
+    async fn resolve(
+        &self,
+        faces: [FaceInput; 2],
+    ) -> Result<([Resolved; 2], DevicesUsed), ApiError> {
         self.record_reads(&faces).await?;
         let mut images = Vec::new();
         let mut resolved = Vec::with_capacity(2);
@@ -210,7 +207,7 @@ impl VerifyRun<'_> {
         let faces: Vec<Resolved> = resolved.into_iter().flatten().collect();
         let faces = <[Resolved; 2]>::try_from(faces);
         let faces = faces.map_err(|_| ApiError::Internal("a face is missing".to_owned()))?;
-        Ok(ResolvedPair { faces, devices })
+        Ok((faces, devices))
     }
 
     async fn stored(&self, id: Uuid) -> Result<Resolved, ApiError> {
