@@ -278,7 +278,7 @@ pub async fn list(
     let found = store.subject(key(&collection), subject).await?;
     found.ok_or(RecognitionError::NoSubject(subject))?;
     let cursor = Cursor::read(&request)?;
-    let details = json!({"collection": collection.id, "after": cursor.after()});
+    let details = json!({"collection": collection.id, "after": cursor.after});
     request
         .record_read("list_enrollments", subject, details)
         .await?;

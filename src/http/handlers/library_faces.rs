@@ -252,7 +252,7 @@ pub async fn list(
         (None, true) => FaceFilter::Unassigned,
         (None, false) => FaceFilter::All,
     };
-    let details = json!({"person": query.person, "after": cursor.after()});
+    let details = json!({"person": query.person, "after": cursor.after});
     request
         .record_read("list_library_faces", library.id, details)
         .await?;

@@ -33,7 +33,8 @@ pub struct PageQuery {
 /// Where a page begins, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
-    after: Option<Uuid>,
+    /// The entry after which the page begins.
+    pub(super) after: Option<Uuid>,
     limit: u32,
 }
 
@@ -47,11 +48,6 @@ impl Cursor {
     pub(super) fn new(after: Option<Uuid>, limit: Option<u32>) -> Result<Self, ApiError> {
         let limit = page_size(limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         Ok(Self { after, limit })
-    }
-
-    /// Returns the entry after which the page begins.
-    pub(super) fn after(self) -> Option<Uuid> {
-        self.after
     }
 
     /// Returns what the store is asked for. One more entry shows whether there is another page.

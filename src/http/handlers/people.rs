@@ -115,7 +115,7 @@ pub async fn list(
     let library = request.library().await?;
     let cursor = Cursor::read(&request)?;
     request
-        .record_read("list_people", library.id, json!({"after": cursor.after()}))
+        .record_read("list_people", library.id, json!({"after": cursor.after}))
         .await?;
     let store = &request.state.libraries.store;
     let listed = store.people(key(&library), cursor.wanted()).await?;

@@ -26,7 +26,7 @@ use crate::http::{
 
 /// Finds the faces of images.
 #[utoipa::path(
-    post, path = "/detect", operation_id = ScanKind::Detect.client_name(), tag = "scan", params(ScanRequest),
+    post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)
@@ -40,7 +40,7 @@ pub async fn detect(
 
 /// Measures the quality of images and their faces.
 #[utoipa::path(
-    post, path = "/quality", operation_id = ScanKind::Quality.client_name(), tag = "scan", params(ScanRequest),
+    post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)
@@ -56,7 +56,7 @@ pub async fn quality(
 ///
 /// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
-    post, path = "/embed", operation_id = ScanKind::Embed.client_name(), tag = "scan", params(ScanRequest),
+    post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)

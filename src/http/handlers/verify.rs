@@ -176,9 +176,9 @@ impl VerifyRun<'_> {
     ) -> Result<([Resolved; 2], DevicesUsed), ApiError> {
         self.record_reads(&faces).await?;
         let mut images = Vec::new();
-        let mut resolved = Vec::with_capacity(2);
+        let mut resolved = [None, None];
         for (side, face) in Side::BOTH.into_iter().zip(faces) {
-            resolved.push(match face {
+            resolved[side as usize] = match face {
                 FaceInput::Image(image) => {
                     images.push((side, image));
                     None
@@ -188,7 +188,7 @@ impl VerifyRun<'_> {
                     vector,
                     face: ComparedFace::default(),
                 }),
-            });
+            };
         }
         let (sides, images): (Vec<Side>, Vec<ImageInput>) = images.into_iter().unzip();
         let mut outcomes = Vec::new();
@@ -204,10 +204,10 @@ impl VerifyRun<'_> {
         for (side, outcome) in sides.into_iter().zip(outcomes) {
             resolved[side as usize] = Some(self.found(side, outcome, &mut devices)?);
         }
-        let faces: Vec<Resolved> = resolved.into_iter().flatten().collect();
-        let faces = <[Resolved; 2]>::try_from(faces);
-        let faces = faces.map_err(|_| ApiError::Internal("a face is missing".to_owned()))?;
-        Ok((faces, devices))
+        match resolved {
+            [Some(a), Some(b)] => Ok(([a, b], devices)),
+            _ => Err(ApiError::Internal("a face is missing".to_owned())),
+        }
     }
 
     async fn stored(&self, id: Uuid) -> Result<Resolved, ApiError> {

@@ -73,9 +73,9 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     close(schemas, &<Step as ToSchema>::name());
     // Otherwise the schema would also accept an image with faces.
     close(schemas, ENCODED_IMAGE);
-    for item in document.paths.paths.values_mut() {
+    for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
-            narrow(operation, schemas);
+            narrow(path, operation, schemas);
             add_forms(operation, schemas);
             add_key_header(operation);
             add_links(operation);
@@ -156,13 +156,11 @@ fn close(schemas: &mut Schemas, name: &str) {
     }
 }
 
-/// Gives an operation a body of its own, without the options that it does not take.
-fn narrow(operation: &mut Operation, schemas: &mut Schemas) {
-    let id = operation.operation_id.as_deref();
-    let scan = ScanKind::ALL
-        .into_iter()
-        .find(|kind| Some(kind.client_name()) == id);
-    let Some(kind) = scan else {
+/// Gives a scan a body of its own, without the options that it does not take.
+fn narrow(path: &str, operation: &mut Operation, schemas: &mut Schemas) {
+    let mut scans = ScanKind::ALL.into_iter();
+    let Some(kind) = scans.find(|kind| path.strip_prefix('/') == Some(kind.operation().name()))
+    else {
         return;
     };
     let refused = kind.refused_options();
