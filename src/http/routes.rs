@@ -1,5 +1,6 @@
 //! The routes: one line for the handlers of each path.
 
+use facescan_pipeline::operation::ScanKind;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
@@ -37,10 +38,13 @@ pub(super) fn metrics() -> OpenApiRouter<AppState> {
 }
 
 fn image_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(scan::detect))
-        .routes(routes!(scan::embed))
-        .routes(routes!(scan::quality))
+    let with_embed = OpenApiRouter::new().routes(routes!(scan::embed));
+    ScanKind::ALL
+        .into_iter()
+        .filter(|kind| !kind.has_whole_images())
+        .fold(with_embed, |router, kind| {
+            router.routes(scan::face_scan(kind))
+        })
         .routes(routes!(enhance::enhance))
         .routes(routes!(process::process))
         .routes(routes!(preprocess::preprocess))

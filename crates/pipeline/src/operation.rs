@@ -12,16 +12,16 @@ use utoipa::{
 
 /// Declares each operation once.
 ///
-/// - `scans` find faces. They have one plan, their results are stored, and batches can have them. `model` is the task whose model
-///   runs on each face. `quality` says whether the faces and the image are measured, and `whole_images` whether the operation can
-///   embed whole images instead.
+/// - `scans` find faces. They have one plan, their results are stored, and batches can have them. `id` is the name in generated
+///   clients, and the text describes the route. `model` is the task whose model runs on each face. `quality` says whether the
+///   faces and the image are measured, and `whole_images` whether the operation can embed whole images instead.
 /// - `batched` operations are those that batches can also have. `models` has the tasks whose models a plan can need.
 /// - `single` operations need a request of their own.
 macro_rules! operations {
     (
         scans { $(
             $(#[doc = $scan_doc:literal])+
-            $scan:ident = $scan_name:literal {
+            $scan:ident = $scan_name:literal, $id:literal {
                 model: $model:expr, quality: $quality:literal, whole_images: $whole_images:literal
             }
         )+ }
@@ -67,6 +67,20 @@ macro_rules! operations {
         impl ScanKind {
             /// Every scan.
             pub const ALL: [Self; [$($scan_name),+].len()] = [$(Self::$scan),+];
+
+            /// Returns the name of the operation in generated clients.
+            pub fn client_name(self) -> &'static str {
+                match self {
+                    $(Self::$scan => $id,)+
+                }
+            }
+
+            /// Returns the description of the route.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$scan => concat!($($scan_doc),+).trim_ascii(),)+
+                }
+            }
 
             /// Returns the operation.
             pub fn operation(self) -> Operation {
@@ -137,11 +151,11 @@ macro_rules! operations {
 operations! {
     scans {
         /// Finds the faces of images.
-        Detect = "detect" { model: None, quality: false, whole_images: false }
+        Detect = "detect", "detect_faces" { model: None, quality: false, whole_images: false }
         /// Finds the faces of images and computes the vector of each, or the vectors of whole images.
-        Embed = "embed" { model: Some(DeviceTask::FaceEmbedding), quality: false, whole_images: true }
+        Embed = "embed", "embed_faces" { model: Some(DeviceTask::FaceEmbedding), quality: false, whole_images: true }
         /// Measures the quality of images and their faces.
-        Quality = "quality" { model: None, quality: true, whole_images: false }
+        Quality = "quality", "measure_quality" { model: None, quality: true, whole_images: false }
     }
     batched {
         /// Enhances images.

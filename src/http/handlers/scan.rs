@@ -1,5 +1,6 @@
 //! The scans: find the faces of images, and run operations on each face.
 
+use axum::routing::post;
 use facescan_pipeline::{
     operation::ScanKind,
     operations::{
@@ -15,48 +16,47 @@ use facescan_pipeline::{
     },
 };
 use serde::Serialize;
+use utoipa::openapi::path::Paths;
+use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::run::{PlanRun, WriteOn};
 use crate::http::{
+    AppState,
     error::ApiError,
     extract::{ImageRequest, api_request::ApiRequest},
-    openapi::{bodies::ScanBody, failures::ImageFailures},
+    openapi::{
+        bodies::ScanBody,
+        failures::ImageFailures,
+        routes::{self, operations},
+    },
     respond::negotiated::Negotiated,
 };
 
-/// Finds the faces of images.
-#[utoipa::path(
-    post, path = "/detect", operation_id = "detect_faces", tag = "scan", params(ScanRequest),
-    security(("key" = ["infer"])),
-    request_body = ScanBody,
-    responses(ImageFailures)
-)]
-pub async fn detect(
-    api: ApiRequest,
-    request: ImageRequest<ScanRequest>,
-) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
-    scan_faces(&api, ScanKind::Detect, request).await
-}
-
-/// Measures the quality of images and their faces.
-#[utoipa::path(
-    post, path = "/quality", operation_id = "measure_quality", tag = "scan", params(ScanRequest),
-    security(("key" = ["infer"])),
-    request_body = ScanBody,
-    responses(ImageFailures)
-)]
-pub async fn quality(
-    api: ApiRequest,
-    request: ImageRequest<ScanRequest>,
-) -> Result<Negotiated<Response<ScanResult>>, ApiError> {
-    scan_faces(&api, ScanKind::Quality, request).await
+/// Returns the route of a scan that has only faces: that of [`embed`] with another path, name and text.
+pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
+    let handler = move |api: ApiRequest, request: ImageRequest<ScanRequest>| async move {
+        scan_faces::<ScanResult>(&api, kind, request).await
+    };
+    let (schemas, of_embed, _): UtoipaMethodRouter<AppState> = utoipa_axum::routes!(embed);
+    let mut paths = Paths::new();
+    for mut item in of_embed.paths.into_values() {
+        for operation in operations(&mut item) {
+            operation.operation_id = Some(kind.client_name().to_owned());
+            operation.summary = Some(kind.description().to_owned());
+            operation.description = None;
+        }
+        let path = format!("/{}", kind.operation().name());
+        paths.paths.insert(path, item);
+    }
+    let own = (schemas, paths, post(handler.clone()));
+    routes::add(UtoipaMethodRouter::default(), own, handler)
 }
 
 /// Finds the faces of images and computes the vector of each.
 ///
 /// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
-    post, path = "/embed", operation_id = "embed_faces", tag = "scan", params(ScanRequest),
+    post, path = "/embed", operation_id = ScanKind::Embed.client_name(), tag = "scan", params(ScanRequest),
     security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)
