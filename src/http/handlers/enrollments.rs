@@ -222,15 +222,13 @@ impl EnrollRequest {
     /// Returns the vector of a face, or why it is not good enough.
     fn judge(&self, vector_space: &str, face: NamedFace) -> Result<FaceToEnroll, Rejection> {
         let (vector, face_id) = match face {
-            NamedFace::Vector(vector) => (vector, None),
-            NamedFace::Stored(id, vector) => (vector, Some(id)),
-            NamedFace::Scanned(scan) => match *scan {
-                Ok(scan) => (self.vector_of(vector_space, scan)?, None),
-                Err(error) => {
-                    let entry = ErrorEntry::from(&ApiError::from(error));
-                    return Err(Rejection::Image(entry));
-                }
-            },
+            NamedFace::Known(vector, face_id) => (vector, face_id),
+            NamedFace::Scanned(scan) => {
+                let refused =
+                    |error| Rejection::Image(ErrorEntry::from(&ApiError::Pipeline(error)));
+                let scan = (*scan).map_err(refused)?;
+                (self.vector_of(vector_space, scan)?, None)
+            }
         };
         Ok(FaceToEnroll { vector, face_id })
     }

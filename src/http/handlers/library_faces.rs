@@ -197,8 +197,7 @@ fn found(
     face: NamedFace,
 ) -> Result<Vec<(FaceForLibrary, LibraryEntryFace)>, ApiError> {
     let (vector, face_id) = match face {
-        NamedFace::Vector(vector) => (vector, None),
-        NamedFace::Stored(id, vector) => (vector, Some(id)),
+        NamedFace::Known(vector, face_id) => (vector, face_id),
         NamedFace::Scanned(scan) => {
             let scan = (*scan)?;
             let faces = scan.faces.iter();

@@ -24,10 +24,8 @@ use crate::{
 pub(super) enum NamedFace {
     /// The result of an image.
     Scanned(Box<Result<Scan, PipelineError>>),
-    /// A stored face.
-    Stored(Uuid, FaceVector),
-    /// A vector of the caller.
-    Vector(FaceVector),
+    /// A vector of the caller, or that of the stored face with this id.
+    Known(FaceVector, Option<Uuid>),
 }
 
 /// Reads the faces of a request.
@@ -70,7 +68,7 @@ impl<'a> NamedFaces<'a> {
                     None
                 }
                 FaceInput::Stored(id) => Some(self.stored(id).await?),
-                FaceInput::Vector(vector) => Some(NamedFace::Vector(vector)),
+                FaceInput::Vector(vector) => Some(NamedFace::Known(vector, None)),
             });
         }
         for (place, scan) in places.into_iter().zip(self.scan(images).await?) {
@@ -124,6 +122,6 @@ impl<'a> NamedFaces<'a> {
         if face.score.is_none() {
             require(&self.context.principal, Scope::SearchVectors)?;
         }
-        Ok(NamedFace::Stored(id, FaceVector::of_stored(&face)?))
+        Ok(NamedFace::Known(FaceVector::of_stored(&face)?, Some(id)))
     }
 }

@@ -248,7 +248,7 @@ fn vector_of(
     face: NamedFace,
 ) -> Result<FaceVector, ApiError> {
     let scan = match face {
-        NamedFace::Vector(vector) | NamedFace::Stored(_, vector) => return Ok(vector),
+        NamedFace::Known(vector, _) => return Ok(vector),
         NamedFace::Scanned(scan) => (*scan)?,
     };
     Ok(plan.face_to_search(vector_space, scan)?)

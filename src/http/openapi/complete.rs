@@ -258,13 +258,12 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
         RefOr::T(multipart.build()),
     );
     let mut form_schema = multipart_form(options, &described, has_masks);
-    if is_batch {
-        let others = described.properties.iter();
-        let others = others.filter(|(name, _)| !["items", "options"].contains(&name.as_str()));
-        form_schema
-            .properties
-            .extend(others.map(|(name, schema)| (name.clone(), without_null(schema))));
-    }
+    let in_parts = ["images", "masks", "items", "options"];
+    let others = described.properties.iter();
+    let others = others.filter(|(name, _)| !in_parts.contains(&name.as_str()));
+    form_schema
+        .properties
+        .extend(others.map(|(name, schema)| (name.clone(), without_null(schema))));
     schemas.insert(form, RefOr::T(Schema::Object(form_schema)));
 }
 
