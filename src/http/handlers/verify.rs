@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::run::PlanRun;
 use crate::{
-    access::error::AccessError,
+    access::authenticator::require,
     http::{
         AppState,
         error::ApiError,
@@ -225,16 +225,12 @@ impl VerifyRun<'_> {
     /// A similarity tells something about a stored vector: enough comparisons tell all of it. So they need the scope that
     /// reading needs.
     async fn record_reads(&self, faces: &[FaceInput; 2]) -> Result<(), ApiError> {
-        let ids = faces.iter().filter_map(|face| match face {
-            FaceInput::Stored(id) => Some(*id),
-            FaceInput::Image(_) | FaceInput::Vector(_) => None,
-        });
-        for id in ids {
-            if !self.context.principal.scopes.contains(Scope::Read) {
-                return Err(AccessError::MissingScope(Scope::Read).into());
+        for face in faces {
+            if let FaceInput::Stored(id) = face {
+                require(&self.context.principal, Scope::Read)?;
+                let event = AuditEvent::read("verify_face", id);
+                self.state.audit.record(self.context, event).await?;
             }
-            let event = AuditEvent::read("verify_face", id);
-            self.state.audit.record(self.context, event).await?;
         }
         Ok(())
     }
