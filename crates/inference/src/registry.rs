@@ -149,41 +149,28 @@ impl ModelSpec {
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(RegistryError::Missing {
-                    model: self.id.clone(),
-                    path,
-                    hint: prepare("put it there, or correct the field"),
-                });
+                let hint = prepare("put it there, or correct the field");
+                let missing = format!("there is no {}; {hint}", path.display());
+                return Err(RegistryError::invalid(&self.id, "file", missing));
             }
             Err(source) => return Err(RegistryError::Read { path, source }),
         };
         let found = digest::sha256(&bytes);
         if found != self.sha256 {
-            return Err(RegistryError::Hash {
-                model: self.id.clone(),
-                path,
-                expected: self.sha256.clone(),
-                found,
-                hint: prepare("correct the field, or provide the correct file"),
-            });
+            let hint = prepare("correct the field, or provide the correct file");
+            let (file, expected) = (path.display(), &self.sha256);
+            let reason = format!("{file} has {found}, the registry says {expected}; {hint}");
+            return Err(RegistryError::invalid(&self.id, "sha256", reason));
         }
-        self.check_weights(path, &bytes)
-    }
-
-    fn check_weights(&self, path: PathBuf, bytes: &[u8]) -> Result<(), RegistryError> {
-        match external_data::first_location(bytes) {
-            Ok(None) => Ok(()),
-            Ok(Some(location)) => Err(RegistryError::ExternalData {
-                model: self.id.clone(),
-                path,
-                location,
-            }),
-            Err(error) => Err(RegistryError::invalid(
-                &self.id,
-                "file",
-                format!("{} is not an ONNX model: {error}", path.display()),
-            )),
-        }
+        let reason = match external_data::first_location(&bytes) {
+            Ok(None) => return Ok(()),
+            Ok(Some(location)) => format!(
+                "{} has weights in another file, `{location}`, which its sha256 does not cover; save the model as one file",
+                path.display()
+            ),
+            Err(error) => format!("{} is not an ONNX model: {error}", path.display()),
+        };
+        Err(RegistryError::invalid(&self.id, "file", reason))
     }
 }
 

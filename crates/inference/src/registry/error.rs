@@ -21,7 +21,7 @@ pub enum RegistryError {
         /// What is wrong, and the position if the parser reports it.
         reason: String,
     },
-    /// An entry has an invalid value.
+    /// An entry has an invalid value, or the model's file or graph is not as the entry says.
     #[error("model `{model}`: field `{field}`: {reason}")]
     Invalid {
         /// The registry id, or the entry's number when it has none.
@@ -38,61 +38,6 @@ pub enum RegistryError {
         model: String,
         /// The known ids.
         known: Vec<String>,
-    },
-    /// The model's file is missing.
-    #[error("model `{model}`: field `file`: there is no {}; {hint}", path.display())]
-    Missing {
-        /// The registry id.
-        model: String,
-        /// Where it was expected.
-        path: PathBuf,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// The model's file is not the one in the registry.
-    #[error(
-        "model `{model}`: field `sha256`: {} has {found}, the registry says {expected}; {hint}",
-        path.display()
-    )]
-    Hash {
-        /// The registry id.
-        model: String,
-        /// The file.
-        path: PathBuf,
-        /// The registry's sha256.
-        expected: String,
-        /// The file's sha256.
-        found: String,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// The model's file has weights in another file.
-    #[error(
-        "model `{model}`: field `file`: {} has weights in another file, `{location}`, which its sha256 does not cover; save the \
-         model as one file",
-        path.display()
-    )]
-    ExternalData {
-        /// The registry id.
-        model: String,
-        /// The file.
-        path: PathBuf,
-        /// The name of the other file, as the model has it.
-        location: String,
-    },
-    /// The inputs or outputs of the loaded graph do not match the entry.
-    #[error(
-        "model `{model}`: field `{field}`: the registry expects {expected}, the file has {found}"
-    )]
-    Signature {
-        /// The registry id.
-        model: String,
-        /// The field's path.
-        field: &'static str,
-        /// What the entry implies.
-        expected: String,
-        /// What the graph declares.
-        found: String,
     },
 }
 

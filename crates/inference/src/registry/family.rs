@@ -174,11 +174,11 @@ fn yunet(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryError> {
             let name = format!("{kind}_{stride}");
             let expected = format!("an output `{name}` of shape [N, cells, {values}]");
             let Some(port) = outputs.named(&name) else {
-                return model.disagree("family", expected, outputs.to_string());
+                return model.disagree("family", expected, outputs);
             };
             let fits = |last: &Option<usize>| last.is_none_or(|last| last == values);
             if port.dims.len() != 3 || !port.dims.last().is_some_and(fits) {
-                return model.disagree("family", expected, port.to_string());
+                return model.disagree("family", expected, port);
             }
         }
     }
@@ -195,7 +195,7 @@ fn scrfd(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryError> {
     };
     match (outputs.0.len(), count(1), count(4), count(10)) {
         (6, 3, 3, 0) | (9, 3, 3, 3) => Ok(()),
-        _ => model.disagree("family", expected, outputs.to_string()),
+        _ => model.disagree("family", expected, outputs),
     }
 }
 
@@ -208,16 +208,16 @@ fn centerface(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryErr
         return Ok(());
     }
     let expected = "4 outputs with 1, 2, 2 and 10 channels";
-    model.disagree("family", expected, outputs.to_string())
+    model.disagree("family", expected, outputs)
 }
 
 fn one_vector(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryError> {
     let [port] = outputs.0 else {
-        return model.disagree("family", "one output", outputs.to_string());
+        return model.disagree("family", "one output", outputs);
     };
     // Stock ArcFace files declare one output row for any batch size, so the first dimension is not compared.
     let &[_, found] = port.dims.as_slice() else {
-        return model.disagree("family", "an output of shape [N, dim]", port.to_string());
+        return model.disagree("family", "an output of shape [N, dim]", port);
     };
     model.check_dim(found)
 }
@@ -233,7 +233,7 @@ fn image_vector(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryE
             Some(name) => format!("an output `{name}`"),
             None => "one output, or the name of one of several".to_owned(),
         };
-        return model.disagree("output", expected, outputs.to_string());
+        return model.disagree("output", expected, outputs);
     };
     // Pooled features may have trailing dimensions of 1 after the vector.
     let of_one = |dims: &[Option<usize>]| dims.iter().all(|dim| dim.is_none_or(|dim| dim == 1));
@@ -241,12 +241,12 @@ fn image_vector(model: &ModelSpec, outputs: Outputs<'_>) -> Result<(), RegistryE
         (Some(_), &[_, _, vector]) => vector,
         (Some(pooling), _) => {
             let expected = format!("{}, of an output [N, tokens, dim]", pooling.name());
-            return model.disagree("pooling", expected, port.to_string());
+            return model.disagree("pooling", expected, port);
         }
         (None, &[_, vector, ref rest @ ..]) if of_one(rest) => vector,
         (None, _) => {
             let expected = "an output [N, dim], or a pooling for one of [N, tokens, dim]";
-            return model.disagree("output", expected, port.to_string());
+            return model.disagree("output", expected, port);
         }
     };
     model.check_dim(vector)

@@ -1,6 +1,6 @@
 //! Compares a loaded graph's inputs and outputs with its registry entry.
 
-use std::fmt;
+use std::fmt::{self, Display};
 
 use super::{Batch, ModelSpec, RegistryError};
 use crate::tensor::{Port, Signature};
@@ -35,7 +35,7 @@ impl ModelSpec {
 
     fn check_input(&self, inputs: &[Port]) -> Result<(), RegistryError> {
         let [port] = inputs else {
-            return self.disagree("family", "one input", listed(inputs));
+            return self.disagree("family", "one input", Outputs(inputs));
         };
         if let Some(name) = self.input.name.as_ref().filter(|name| **name != port.name) {
             return self.disagree(
@@ -45,7 +45,7 @@ impl ModelSpec {
             );
         }
         let &[batch, second, third, last] = port.dims.as_slice() else {
-            return self.disagree("family", "a 4-dimensional input", port.to_string());
+            return self.disagree("family", "a 4-dimensional input", port);
         };
         let (channels, height, width) = match self.input.layout {
             Layout::Nchw => (second, third, last),
@@ -63,7 +63,7 @@ impl ModelSpec {
                 Layout::Nchw => "an input with 3 channels",
                 Layout::Nhwc => "an input with 3 channels, the last dimension (input.layout)",
             };
-            return self.disagree("family", expected, port.to_string());
+            return self.disagree("family", expected, port);
         }
         self.check_batch(batch)?;
         self.check_side("input.width", self.input.width, width)?;
@@ -75,11 +75,9 @@ impl ModelSpec {
             (Batch::Dynamic, Some(rows)) => {
                 self.disagree("batch", "`dynamic`", format!("a fixed batch of {rows}"))
             }
-            (Batch::Fixed(expected), Some(rows)) if expected.get() != rows => self.disagree(
-                "batch",
-                expected.to_string(),
-                format!("a fixed batch of {rows}"),
-            ),
+            (Batch::Fixed(expected), Some(rows)) if expected.get() != rows => {
+                self.disagree("batch", expected, format!("a fixed batch of {rows}"))
+            }
             (Batch::Dynamic | Batch::Fixed(_), _) => Ok(()),
         }
     }
@@ -97,7 +95,7 @@ impl ModelSpec {
                 format!("a side fixed at {fixed}"),
             ),
             (None, Some(fixed)) if fixed != expected as usize => {
-                self.disagree(field, expected.to_string(), fixed.to_string())
+                self.disagree(field, expected, fixed)
             }
             (None | Some(_), _) => Ok(()),
         }
@@ -107,7 +105,7 @@ impl ModelSpec {
     pub(super) fn check_dim(&self, found: Option<usize>) -> Result<(), RegistryError> {
         match (self.dim, found) {
             (Some(expected), Some(found)) if expected != found => {
-                self.disagree("dim", expected.to_string(), found.to_string())
+                self.disagree("dim", expected, found)
             }
             _ => Ok(()),
         }
@@ -115,16 +113,12 @@ impl ModelSpec {
 
     pub(super) fn disagree(
         &self,
-        field: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
+        field: &str,
+        expected: impl Display,
+        found: impl Display,
     ) -> Result<(), RegistryError> {
-        Err(RegistryError::Signature {
-            model: self.id.clone(),
-            field,
-            expected: expected.into(),
-            found: found.into(),
-        })
+        let reason = format!("the registry expects {expected}, the file has {found}");
+        Err(RegistryError::invalid(&self.id, field, reason))
     }
 }
 
@@ -139,18 +133,12 @@ impl<'a> Outputs<'a> {
     }
 }
 
-impl fmt::Display for Outputs<'_> {
+impl Display for Outputs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&listed(self.0))
-    }
-}
-
-fn listed(ports: &[Port]) -> String {
-    match ports {
-        [] => "none".into(),
-        ports => {
-            let all: Vec<String> = ports.iter().map(Port::to_string).collect();
-            all.join(", ")
+        if self.0.is_empty() {
+            return f.write_str("none");
         }
+        let all: Vec<String> = self.0.iter().map(Port::to_string).collect();
+        f.write_str(&all.join(", "))
     }
 }
