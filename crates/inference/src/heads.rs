@@ -33,31 +33,10 @@ impl Candidate {
     }
 }
 
-/// An error in the outputs of a detector.
+/// What is wrong with the outputs of a detector.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeadError {
-    /// An output is missing.
-    #[error("the detector returned no output {expected}; it returned {found}")]
-    MissingOutput {
-        /// The output that is missing.
-        expected: String,
-        /// The outputs that exist.
-        found: String,
-    },
-    /// The shape of an output does not match the size of the input.
-    #[error("output `{output}` has shape {found:?}, expected {expected}")]
-    Shape {
-        /// The output's name.
-        output: String,
-        /// The expected shape.
-        expected: String,
-        /// The actual shape.
-        found: Vec<usize>,
-    },
-    /// The batch is shorter than the index of the row.
-    #[error("the batch has no row {0}")]
-    Row(usize),
-}
+#[error("{0}")]
+pub struct HeadError(String);
 
 type Decode = fn(&OutputRow<'_>) -> Result<Vec<Candidate>, HeadError>;
 
@@ -120,32 +99,36 @@ impl<'a> OutputRow<'a> {
                 if self.index < rows && values.len() == len {
                     Ok(values)
                 } else {
-                    Err(HeadError::Row(self.index))
+                    Err(self.missing_row())
                 }
             }
-            _ => Err(HeadError::Shape {
-                output: output.name.clone(),
-                expected: format!("[N, {}]", join_dims(expected)),
-                found: output.shape.clone(),
-            }),
+            _ => Err(HeadError(format!(
+                "output `{}` has shape {:?}, expected [N, {}]",
+                output.name,
+                output.shape,
+                join_dims(expected)
+            ))),
         }
     }
 
+    /// Returns the error of a batch that is shorter than the index of the row.
+    fn missing_row(&self) -> HeadError {
+        HeadError(format!("the batch has no row {}", self.index))
+    }
+
     /// Returns the error of an output that is missing.
-    fn missing(&self, expected: String) -> HeadError {
-        let all: Vec<String> = self
-            .outputs
-            .iter()
+    fn missing(&self, expected: &str) -> HeadError {
+        let outputs = self.outputs.iter();
+        let all: Vec<String> = outputs
             .map(|output| format!("`{}` [{}]", output.name, join_dims(&output.shape)))
             .collect();
-        HeadError::MissingOutput {
-            expected,
-            found: if all.is_empty() {
-                "none".into()
-            } else {
-                all.join(", ")
-            },
-        }
+        let found = match all.is_empty() {
+            true => "none".to_owned(),
+            false => all.join(", "),
+        };
+        HeadError(format!(
+            "the detector returned no output {expected}; it returned {found}"
+        ))
     }
 }
 

@@ -11,8 +11,7 @@ const STRIDE: usize = 4;
 
 pub fn decode(row: &OutputRow<'_>) -> Result<Vec<Candidate>, HeadError> {
     let [heatmap, scale, offset, points] = row.outputs else {
-        let expected = "set of four: heatmap, size, offset, points".into();
-        return Err(row.missing(expected));
+        return Err(row.missing("set of four: heatmap, size, offset, points"));
     };
     let (columns, rows) = row.grid(STRIDE);
     let cells = columns * rows;
@@ -182,9 +181,11 @@ mod tests {
     fn a_missing_map_and_a_wrong_size_are_errors() {
         let mut outputs = outputs(&[]);
         let wrong = Head(decode).decode(&outputs, 0, (64, 64), 0.5);
-        assert!(matches!(wrong, Err(HeadError::Shape { .. })));
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(wrong.starts_with("output `map of 1` has shape "), "{wrong}");
         outputs.pop();
         let gone = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
-        assert!(matches!(gone, Err(HeadError::MissingOutput { .. })));
+        let gone = gone.unwrap_err().to_string();
+        assert!(gone.contains("no output set of four"), "{gone}");
     }
 }

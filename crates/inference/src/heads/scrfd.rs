@@ -60,13 +60,13 @@ fn find<'a>(row: &OutputRow<'a>, anchors: usize, each: usize) -> Result<&'a [f32
                 return if whole {
                     Ok(&output.data)
                 } else {
-                    Err(HeadError::Row(row.index))
+                    Err(row.missing_row())
                 };
             }
             _ => {}
         }
     }
-    Err(row.missing(format!("of shape [{anchors}, {each}]")))
+    Err(row.missing(&format!("of shape [{anchors}, {each}]")))
 }
 
 #[cfg(test)]
@@ -128,10 +128,8 @@ mod tests {
         outputs.reverse();
         let found = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(found, Ok(vec![expected(true)]));
-        assert_eq!(
-            Head(decode).decode(&outputs, 1, (96, 64), 0.5),
-            Err(HeadError::Row(1))
-        );
+        let row = Head(decode).decode(&outputs, 1, (96, 64), 0.5);
+        assert_eq!(row.unwrap_err().to_string(), "the batch has no row 1");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub fn decode(row: &OutputRow<'_>) -> Result<Vec<Candidate>, HeadError> {
             let name = format!("{kind}_{stride}");
             let mut outputs = row.outputs.iter();
             let output = outputs.find(|output| output.name == name);
-            let output = output.ok_or_else(|| row.missing(format!("`{name}`")))?;
+            let output = output.ok_or_else(|| row.missing(&format!("`{name}`")))?;
             row.values(output, &[columns * rows, each])
         };
         let (class, object) = (values("cls", 1)?, values("obj", 1)?);
@@ -125,7 +125,7 @@ mod tests {
             "output `cls_8` has shape [2, 96, 1], expected [N, 64, 1]"
         );
         let row = Head(decode).decode(&outputs, 2, (96, 64), 0.6);
-        assert_eq!(row, Err(HeadError::Row(2)));
+        assert_eq!(row.unwrap_err().to_string(), "the batch has no row 2");
         outputs.retain(|output| output.name != "kps_32");
         let gone = Head(decode).decode(&outputs, 0, (96, 64), 0.6).unwrap_err();
         assert!(
