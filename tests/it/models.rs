@@ -60,7 +60,6 @@ fn a_damaged_shipped_file_is_refused() {
     bytes[middle] ^= 1;
     fs::write(folder.path().join(name), &bytes).unwrap();
     let error = prepare(&yunet, folder.path(), &folder.path().join("models")).unwrap_err();
-    assert!(matches!(error, PrepareError::ShippedHash { .. }));
     let text = error.to_string();
     assert!(
         text.starts_with("model `yunet-2023mar`: field `prepare.sha256`: "),

@@ -21,7 +21,7 @@ use prost::Message;
 pub use super::onnx::OnnxError;
 use super::{
     onnx::{self, GraphProto},
-    registry::{FileState, ModelSpec, PrepareSpec, Recipe, digest},
+    registry::{FileState, ModelSpec, PrepareSpec, Recipe, RegistryError, digest},
 };
 
 /// The reason why a model could not be prepared.
@@ -43,33 +43,9 @@ pub enum PrepareError {
         /// The command that fetches it.
         hint: &'static str,
     },
-    /// The shipped file is not the one the recipe was written for.
-    #[error(
-        "model `{model}`: field `prepare.sha256`: {} has {found}, the registry says {expected}; remove the file and fetch it again",
-        path.display()
-    )]
-    ShippedHash {
-        /// The registry id.
-        model: String,
-        /// The file.
-        path: PathBuf,
-        /// The registry's sha256.
-        expected: String,
-        /// The file's sha256.
-        found: String,
-    },
-    /// The rewritten file is not the one in the registry.
-    #[error(
-        "model `{model}`: field `sha256`: the prepared file has {found}, but the registry has {expected}"
-    )]
-    PreparedHash {
-        /// The registry id.
-        model: String,
-        /// The registry's sha256.
-        expected: String,
-        /// The sha256 of the rewritten file.
-        found: String,
-    },
+    /// The shipped file is not the one the recipe was written for, or the rewritten file is not the one in the registry.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// The bytes are not a model that these structs hold completely.
     #[error(transparent)]
     Onnx(#[from] OnnxError),
@@ -134,11 +110,9 @@ pub fn prepare(
     let prepared = rewrite(&shipped, recipe.recipe)?;
     let found = digest::sha256(&prepared);
     if found != spec.sha256 {
-        return Err(PrepareError::PreparedHash {
-            model: spec.id.clone(),
-            expected: spec.sha256.clone(),
-            found,
-        });
+        let expected = &spec.sha256;
+        let reason = format!("the prepared file has {found}, but the registry has {expected}");
+        return Err(RegistryError::invalid(&spec.id, "sha256", reason).into());
     }
     write_in_one_step(&path, &prepared).map_err(io)?;
     Ok(PreparedModel {
@@ -176,12 +150,12 @@ fn read_shipped(
     })?;
     let found = digest::sha256(&bytes);
     if found != recipe.sha256 {
-        return Err(PrepareError::ShippedHash {
-            model: spec.id.clone(),
-            path,
-            expected: recipe.sha256.clone(),
-            found,
-        });
+        let reason = format!(
+            "{} has {found}, the registry says {}; remove the file and fetch it again",
+            path.display(),
+            recipe.sha256
+        );
+        return Err(RegistryError::invalid(&spec.id, "prepare.sha256", reason).into());
     }
     Ok(bytes)
 }

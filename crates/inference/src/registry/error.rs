@@ -42,7 +42,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    pub(super) fn invalid(model: &str, field: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid(model: &str, field: &str, reason: impl Into<String>) -> Self {
         Self::Invalid {
             model: model.to_owned(),
             field: field.to_owned(),
