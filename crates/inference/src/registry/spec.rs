@@ -188,12 +188,17 @@ impl Pooling {
 }
 
 /// The number of rows in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "lowercase",
+    expecting = "expected `dynamic` or a number from 1"
+)]
 pub enum Batch {
     /// Any number of rows.
     #[default]
     Dynamic,
     /// Always this many rows. More rows run as several batches, one after the other.
+    #[serde(untagged)]
     Fixed(NonZeroUsize),
 }
 
@@ -204,35 +209,6 @@ impl Batch {
             Self::Dynamic => None,
             Self::Fixed(rows) => Some(rows),
         }
-    }
-}
-
-impl Serialize for Batch {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Dynamic => serializer.serialize_str("dynamic"),
-            Self::Fixed(rows) => rows.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Batch {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "expected `dynamic` or a number from 1")]
-        enum Written {
-            Word(Dynamic),
-            Rows(NonZeroUsize),
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        enum Dynamic {
-            Dynamic,
-        }
-        Ok(match Written::deserialize(deserializer)? {
-            Written::Word(Dynamic::Dynamic) => Self::Dynamic,
-            Written::Rows(rows) => Self::Fixed(rows),
-        })
     }
 }
 
