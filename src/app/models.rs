@@ -13,7 +13,7 @@ use facescan_inference::{
     device::{Active, Assignment, CpuProof, ProviderReport},
     device_task::DeviceTask,
     engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
-    graphs::{quality, session::GraphModel},
+    graphs::{ImageGraph, quality, session::GraphModel},
     placement::{DevicePlacement, Precision, Provider},
     proof::DetectorInput,
     registry::{ModelSpec, Registry, RoleInput},
@@ -149,7 +149,7 @@ impl Loader<'_> {
         let side = ALIGNED_SIDE as usize;
         let subject = Subject {
             name: "quality".to_owned(),
-            source: Source::Graph(Arc::new(quality::graph())),
+            source: Source::Graph(Arc::new(ImageGraph::Quality.model())),
             fixed: None,
             precisions: &[Precision::Full],
             row_shape: [3, side, side],

@@ -29,11 +29,15 @@ pub enum ImageWork {
 
 impl ImageWork {
     /// Returns the graphs.
-    pub fn graphs(self) -> &'static [ImageGraph] {
+    pub fn graphs(self) -> Vec<ImageGraph> {
         match self {
-            Self::Processing => &PROCESSING,
-            Self::Enhancement => &ENHANCEMENT,
-            Self::Quality => &[ImageGraph::Quality],
+            Self::Processing => vec![
+                ImageGraph::BilinearTwoTap,
+                ImageGraph::Bilinear(Rounding::EachPass),
+                ImageGraph::Blur,
+            ],
+            Self::Enhancement => Steps::ALL.map(ImageGraph::Enhance).to_vec(),
+            Self::Quality => vec![ImageGraph::Quality],
         }
     }
 }
@@ -85,22 +89,6 @@ device_tasks! {
     /// Computes the embedding of a whole image, if `models.encoder` is set.
     ImageEmbedding = "image_embedding", Workload::Model(Role::Encoder);
 }
-
-const PROCESSING: [ImageGraph; 3] = [
-    ImageGraph::BilinearTwoTap,
-    ImageGraph::Bilinear(Rounding::EachPass),
-    ImageGraph::Blur,
-];
-
-const ENHANCEMENT: [ImageGraph; Steps::ALL.len()] = {
-    let mut graphs = [ImageGraph::Enhance(Steps::ALL[0]); Steps::ALL.len()];
-    let mut index = 0;
-    while index < graphs.len() {
-        graphs[index] = ImageGraph::Enhance(Steps::ALL[index]);
-        index += 1;
-    }
-    graphs
-};
 
 #[cfg(test)]
 mod tests {

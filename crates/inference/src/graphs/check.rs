@@ -6,7 +6,10 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::OnceLock};
 
 use image::{Rgb, RgbImage};
 
-use super::session::{GraphModel, GraphSession, Input, Samples};
+use super::{
+    ImageGraph,
+    session::{GraphModel, GraphSession, Input, Samples},
+};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 use crate::backend::openvino::OpenvinoBackend;
 #[cfg(feature = "torch")]
@@ -52,10 +55,11 @@ pub fn onnx_runtime() -> &'static OrtBackend {
 }
 
 /// Returns a session on each runtime, with the runtime's name.
-pub fn open_each(model: &GraphModel) -> Vec<(&'static str, Graph)> {
+pub fn open_each(graph: ImageGraph) -> Vec<(&'static str, Graph)> {
+    let model = graph.model();
     let runtimes = RUNTIMES.iter();
     runtimes
-        .map(|runtime| (runtime.name, runtime.open(model)))
+        .map(|runtime| (runtime.name, runtime.open(&model)))
         .collect()
 }
 

@@ -7,7 +7,7 @@ use image::RgbImage;
 
 use super::{
     builder::{Builder, Dim, Kind, Value},
-    session::{GraphModel, Input},
+    session::Input,
 };
 use facescan_imaging::{
     enhance::{
@@ -61,7 +61,7 @@ impl Steps {
     }
 
     /// Returns the name of the graph with these steps.
-    pub fn graph_name(self) -> &'static str {
+    pub(super) fn graph_name(self) -> &'static str {
         match (self.contrast, self.sharpen) {
             (true, true) => "enhance",
             (true, false) => "enhance_contrast",
@@ -71,18 +71,7 @@ impl Steps {
     }
 }
 
-/// Returns the graph.
-///
-/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`Plan::inputs`] adds. The output is `enhanced`
-/// `[h, w, 3]` u8, RGB.
-///
-/// The output equals that of [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16
-/// megapixels with no side over 16384. For larger results, the mean luma may differ by rounding.
-pub fn graph(steps: Steps) -> GraphModel {
-    Builder::write(steps.graph_name(), |b| describe(b, steps))
-}
-
-fn describe(b: &Builder, steps: Steps) {
+pub(super) fn describe(b: &Builder, steps: Steps) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = Axis::declare(b, COLUMNS, COLUMN, "w");
@@ -281,7 +270,7 @@ impl Plan {
         }
     }
 
-    /// Returns the inputs of [`graph()`] for any steps.
+    /// Returns the inputs of the graph with any steps.
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.

@@ -1,10 +1,11 @@
 //! Converts images to network input (resized, padded or cropped, normalized, planar), and blurs them.
 //!
-//! There are two graphs to resize, because OpenCV's filter and the antialiased one differ. [`bilinear_two_tap`] takes
-//! two samples per axis for each output. It gathers them from the image's bytes with integers, for which no provider
-//! has a lower precision, so the result equals OpenCV's bit for bit. [`bilinear()`] weighs as many samples as the scale
-//! needs, as one matrix product per axis. ONNX's own `Resize` is not used: its linear mode rounds differently from
-//! OpenCV, and only some providers support antialiasing. [`blur()`] weighs tiles of an image, also with products.
+//! There are two graphs to resize, because OpenCV's filter and the antialiased one differ.
+//! [`BilinearTwoTap`](super::ImageGraph::BilinearTwoTap) takes two samples per axis for each output. It gathers them from
+//! the image's bytes with integers, for which no provider has a lower precision, so the result equals OpenCV's bit for
+//! bit. [`Bilinear`](super::ImageGraph::Bilinear) weighs as many samples as the scale needs, as one matrix product per
+//! axis. ONNX's own `Resize` is not used: its linear mode rounds differently from OpenCV, and only some providers support
+//! antialiasing. [`Blur`](super::ImageGraph::Blur) weighs tiles of an image, also with products.
 //!
 //! A plan holds what depends on sizes alone. It can be kept for the next image of that size.
 //!
@@ -20,13 +21,13 @@ use super::{
 };
 use facescan_imaging::tensor::{ChannelOrder, Normalization};
 
-mod bilinear;
-mod blur;
-mod two_tap;
+pub(super) mod bilinear;
+pub(super) mod blur;
+pub(super) mod two_tap;
 
-pub use bilinear::{BilinearPlan, Rounding, bilinear};
-pub use blur::{BlurPlan, Tiles, blur};
-pub use two_tap::{TwoTapPlan, bilinear_two_tap};
+pub use bilinear::{BilinearPlan, Rounding};
+pub use blur::{BlurPlan, Tiles};
+pub use two_tap::TwoTapPlan;
 
 const IMAGE: &str = "image";
 const ROWS: &str = "rows";

@@ -3,9 +3,8 @@
 use facescan_imaging::{luma::BT601, quality::FLAT_VARIANCE};
 
 use super::{
-    ImageGraph,
     builder::{Builder, Dim, Kind, Value},
-    session::{GraphModel, Input},
+    session::Input,
 };
 
 pub use on_cpu::OnCpu;
@@ -20,17 +19,7 @@ const COLUMN: i64 = 3;
 /// The input: RGB samples, 0..=255.
 const IMAGES: &str = "images";
 
-/// Returns the graph.
-///
-/// The input is `images` `[N, 3, H, W]` f32, RGB, 0..=255, with no dimension of 0. The output is `measures` `[N, 4]`
-/// f32: blur score, brightness, contrast and sharpness, in the units of [`facescan_imaging::quality::ImageQuality`].
-///
-/// No operation in it has a reduced precision mode on any provider.
-pub fn graph() -> GraphModel {
-    Builder::write(ImageGraph::Quality.name(), describe)
-}
-
-fn describe(b: &Builder) {
+pub(super) fn describe(b: &Builder) {
     use Dim::{Free, Is};
     let images = b.input(IMAGES, Kind::F32, &[Free("N"), Is(3), Free("H"), Free("W")]);
 

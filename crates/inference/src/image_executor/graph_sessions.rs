@@ -1,13 +1,16 @@
 //! The graphs that a device's thread has open.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     sync::Arc,
 };
 
 use crate::{
     backend::BackendError,
-    graphs::session::{GraphModel, GraphSession, Output, Samples},
+    graphs::{
+        ImageGraph,
+        session::{GraphModel, GraphSession, Output, Samples},
+    },
 };
 
 /// Opens a graph on the device.
@@ -29,25 +32,16 @@ impl GraphSessions {
         }
     }
 
-    /// Returns the session of the graph `name`. The first call builds the graph with `graph` and opens it.
+    /// Returns the session of a graph. The first call builds the graph and opens it.
     ///
     /// # Errors
     /// Returns an error if the device refuses the graph.
-    pub fn session(
-        &mut self,
-        name: &'static str,
-        graph: impl FnOnce() -> GraphModel,
-    ) -> Result<&mut dyn GraphSession, BackendError> {
-        if !self.sessions.contains_key(name) {
-            let session = (self.open)(&graph())?;
-            self.sessions.insert(name, session);
-        }
-        match self.sessions.get_mut(name) {
-            Some(session) => Ok(session.as_mut()),
-            None => Err(BackendError::unavailable(format!(
-                "the graph `{name}` is not open"
-            ))),
-        }
+    pub fn session(&mut self, graph: ImageGraph) -> Result<&mut dyn GraphSession, BackendError> {
+        let session = match self.sessions.entry(graph.name()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert((self.open)(&graph.model())?),
+        };
+        Ok(session.as_mut())
     }
 
     /// Returns the number of nodes of all open graphs on each provider, by the runtime's name of the provider.

@@ -11,7 +11,7 @@ use crate::metrics::recorder::Recorder;
 use crate::pool::{CpuPool, Stage};
 use crate::{
     device::testing::{self, CUDA, Setting, USUAL, failed, fallbacks, out_of_memory},
-    graphs::session::GraphModel,
+    graphs::ImageGraph,
 };
 use facescan_clock::SystemClock;
 
@@ -248,10 +248,6 @@ async fn a_hang_is_noticed_after_its_caller_has_left() {
 #[tokio::test]
 async fn a_refused_graph_is_an_error() {
     let mut graphs = GraphSessions::new(Arc::new(|_| Err(no_graph())));
-    let model = || GraphModel {
-        name: "none",
-        bytes: Vec::new(),
-    };
-    assert!(graphs.session("none", model).is_err());
+    assert!(graphs.session(ImageGraph::Quality).is_err());
     assert!(graphs.assignment().is_empty());
 }

@@ -148,8 +148,7 @@ impl<P: Pixels> ImageJob for RowJob<P> {
         let placed = self.preprocess.placement(size);
         let normalization = self.preprocess.normalization();
         let pad = self.preprocess.pad;
-        let graph = graph(self.preprocess.profile);
-        let session = graphs.session(graph.name(), || graph.model())?;
+        let session = graphs.session(graph(self.preprocess.profile))?;
         let outputs = match self.preprocess.profile {
             Profile::Torchvision | Profile::Jax | Profile::Pil => {
                 let plan = BilinearPlan::new(size, &placed);

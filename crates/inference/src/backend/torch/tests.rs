@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     backend::{Batch, ort::OrtBackend},
     graphs::{
+        ImageGraph,
         check::{fetched, onnx_runtime, photographs},
-        quality,
     },
     placement::Precision,
     proof::prove_placement,
@@ -123,7 +123,7 @@ fn the_cpu_passes_the_self_test_graph() {
 
 #[test]
 fn quality_runs_in_rows() {
-    let graph = quality::graph();
+    let graph = ImageGraph::Quality.model();
     let theirs = of_graph(&graph, Provider::Cpu);
     let mut theirs = onnx_runtime().open(&theirs).unwrap();
     let mut ours = TorchBackend

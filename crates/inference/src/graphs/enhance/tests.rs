@@ -1,7 +1,10 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::graphs::check::{Graph, RUNTIMES, extremes, image, open_each, photographs};
+use crate::graphs::{
+    ImageGraph,
+    check::{Graph, RUNTIMES, extremes, image, open_each, photographs},
+};
 use facescan_imaging::{
     enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
     resize::{Filter, resize},
@@ -30,7 +33,11 @@ fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
 #[test]
 fn golden_values_of_the_recipe() {
     for runtime in RUNTIMES {
-        let ours = by_graph(&mut runtime.open(&graph(ALL)), &synthetic(48, 36), 4);
+        let ours = by_graph(
+            &mut runtime.open(&ImageGraph::Enhance(ALL).model()),
+            &synthetic(48, 36),
+            4,
+        );
         assert_within(&ours, &reference("enhanced.png"), 1, runtime.name);
     }
 }
@@ -38,12 +45,12 @@ fn golden_values_of_the_recipe() {
 #[test]
 fn golden_values_of_each_step() {
     let source = synthetic(48, 36);
-    let contrast = graph(Steps::new(true, false));
+    let contrast = ImageGraph::Enhance(Steps::new(true, false)).model();
     for runtime in RUNTIMES {
         let ours = by_graph(&mut runtime.open(&contrast), &source, 1);
         assert_within(&ours, &reference("contrast.png"), 0, runtime.name);
     }
-    let neither = graph(Steps::new(false, false));
+    let neither = ImageGraph::Enhance(Steps::new(false, false)).model();
     let plan = Plan::new((97, 61), (150, 100));
     let larger = synthetic(97, 61);
     for runtime in RUNTIMES {
@@ -61,7 +68,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
     });
     let textures = [(211, 160), (400, 399), (130, 149)]
         .map(|(width, height)| (format!("noise {width}x{height}"), noise(width, height)));
-    let mut sessions = open_each(&graph(ALL));
+    let mut sessions = open_each(ImageGraph::Enhance(ALL));
     for (name, source) in extremes().into_iter().chain(small).chain(textures) {
         let automatic = automatic_factor(source.width(), source.height());
         for factor in [1, 2, 3, automatic] {
@@ -83,7 +90,7 @@ fn the_recipe_equals_the_cpu_byte_for_byte() {
 #[test]
 fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
     let steps = Steps::new(false, true);
-    let mut sessions = open_each(&graph(steps));
+    let mut sessions = open_each(ImageGraph::Enhance(steps));
     for most in [2, 3, 5, 9, 17, 40] {
         let mut source = noise(160, 120);
         // In single bright pixels on dark ones, the center outweighs its sides.
@@ -103,7 +110,7 @@ fn the_unsharp_mask_rounds_halves_as_the_cpu_does() {
 #[test]
 fn the_mean_is_rounded_exactly_at_its_half() {
     let steps = Steps::new(true, false);
-    let mut sessions = open_each(&graph(steps));
+    let mut sessions = open_each(ImageGraph::Enhance(steps));
     let (width, height) = (2400, 1801);
     let half = width * height / 2;
     for brighter in [half - 1, half, half + 1] {

@@ -6,9 +6,8 @@ use super::{
     COLUMNS, IMAGE, PAD, ROWS, finish, image_input, normalization_inputs, pad_input, round,
 };
 use crate::graphs::{
-    ImageGraph,
     builder::{Builder, Dim, Kind},
-    session::{GraphModel, Input},
+    session::Input,
 };
 use facescan_imaging::{preprocess::Placement, resize::axis, tensor::Normalization};
 
@@ -23,18 +22,7 @@ pub enum Rounding {
     EachPass,
 }
 
-/// Returns the graph of the antialiased resize.
-///
-/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`BilinearPlan::inputs`] adds. The output is `row`
-/// `[1, 3, h, w]` f32: the weighted means of the widened triangle, and the pad value in the padding. Both are
-/// normalized.
-pub fn bilinear(rounding: Rounding) -> GraphModel {
-    Builder::write(ImageGraph::Bilinear(rounding).name(), |b| {
-        describe(b, rounding)
-    })
-}
-
-fn describe(b: &Builder, rounding: Rounding) {
+pub fn describe(b: &Builder, rounding: Rounding) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let columns = b.input(COLUMNS, Kind::F32, &[Free("W"), Free("w")]);
@@ -80,7 +68,7 @@ impl BilinearPlan {
         }
     }
 
-    /// Returns the inputs of [`bilinear()`]. `pad` is the RGB value of the padding, integers in 0..=255.
+    /// Returns the inputs of the graph. `pad` is the RGB value of the padding, integers in 0..=255.
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.

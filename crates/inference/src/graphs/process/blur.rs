@@ -4,9 +4,8 @@ use image::RgbImage;
 
 use super::{COLUMNS, IMAGE, ROWS, image_input, round};
 use crate::graphs::{
-    ImageGraph,
     builder::{Builder, Dim, Kind},
-    session::{GraphModel, Input},
+    session::Input,
 };
 use facescan_imaging::{blur::Gaussian, border::reflect_101, crop::Region};
 
@@ -16,20 +15,10 @@ const CHANNELS: usize = 3;
 /// Side of a tile in pixels, unless the kernel is wider.
 const TILE: u32 = 64;
 
-/// Returns the graph that blurs a region, tile by tile.
-///
-/// The inputs are `image` `[H, W, 3]` u8, and those that [`BlurPlan::inputs`] adds. The output is `tiles`
-/// `[m, t, n, t, 3]` u8: m by n tiles of side t. Their samples are in the order of an image of m·t lines. Levels differ
-/// from the CPU's by at most one.
-///
 /// A tile is read with a margin of the kernel's radius and multiplied by the same banded matrix from both sides. If the
 /// band is a third of the matrix, a product needs no more operations than a kernel. Not every provider supports a
 /// convolution whose weights are an input.
-pub fn blur() -> GraphModel {
-    Builder::write(ImageGraph::Blur.name(), describe)
-}
-
-fn describe(b: &Builder) {
+pub fn describe(b: &Builder) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Free("m"), Free("r")]);
@@ -115,7 +104,7 @@ impl BlurPlan {
         }
     }
 
-    /// Returns the inputs of [`blur`].
+    /// Returns the inputs of the graph.
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.

@@ -3,7 +3,10 @@ use image::{Rgb, RgbImage, imageops};
 use super::*;
 use crate::{
     backend::BackendError,
-    graphs::check::{Graph, extremes, floats, open_each, photographs},
+    graphs::{
+        ImageGraph,
+        check::{Graph, extremes, floats, open_each, photographs},
+    },
 };
 use facescan_imaging::{
     preprocess::Placement,
@@ -41,7 +44,7 @@ fn assert_letterboxed(session: &mut Graph, source: &RgbImage, side: (u32, u32), 
 
 #[test]
 fn a_letterboxed_row_is_the_cpus_to_the_last_bit() {
-    for (runtime, mut session) in open_each(&bilinear_two_tap()) {
+    for (runtime, mut session) in open_each(ImageGraph::BilinearTwoTap) {
         let mut assert_equal = |source: &RgbImage, side: (u32, u32), name: &str| {
             assert_letterboxed(&mut session, source, side, &format!("{name} on {runtime}"));
         };
@@ -102,7 +105,7 @@ fn rounded_profiles_equal_pillow() {
         let name = format!("bilinear_{}.png", to.0);
         let pillow = fixture_image(&name);
         let [each, once] = [Rounding::EachPass, Rounding::Once].map(|rounding| {
-            let sessions = open_each(&bilinear(rounding)).into_iter();
+            let sessions = open_each(ImageGraph::Bilinear(rounding)).into_iter();
             let counts = sessions.map(|(runtime, mut session)| {
                 let ours = as_image(&stretched(&mut session, &source, to), to);
                 assert_within(&ours, &pillow, 1, &format!("{name} on {runtime}"));
@@ -123,7 +126,7 @@ fn the_torchvision_profile_is_the_cpus_to_one_level() {
     let sources = extremes().into_iter();
     let photographs = photographs().into_iter();
     let sources = sources.chain(photographs.map(|(name, source)| (name.to_owned(), source)));
-    let mut sessions = open_each(&bilinear(Rounding::Once));
+    let mut sessions = open_each(ImageGraph::Bilinear(Rounding::Once));
     for (name, source) in sources {
         for to in [(224, 224), (9, 31)] {
             let mut expected = vec![f32::NAN; 3 * (to.0 * to.1) as usize];
@@ -146,7 +149,7 @@ fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
         ((5, 4), (5, 4)),
     ] {
         let source = noise(from.0, from.1);
-        for (runtime, mut session) in open_each(&bilinear(Rounding::None)) {
+        for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::None)) {
             let ours = stretched(&mut session, &source, to);
             for (ours, exact) in ours.iter().zip(antialiased(&source, to)) {
                 let close = (f64::from(*ours) - exact).abs() < 1e-3;
@@ -165,7 +168,7 @@ fn a_normalized_row_is_the_cpus_to_a_hundred_thousandth() {
         preprocess_into(&source, (32, 24), &imagenet(order), &mut expected);
         let plan = BilinearPlan::new((32, 24), &Placement::stretch((32, 24)));
         let inputs = plan.inputs(&source, [0; 3], &imagenet(order));
-        for (runtime, mut session) in open_each(&bilinear(Rounding::Once)) {
+        for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
             let (_, row) = floats(&mut session, &inputs);
             for (ours, expected) in row.iter().zip(&expected) {
                 let close = (ours - expected).abs() <= 1e-5 * expected.abs();
@@ -182,7 +185,7 @@ fn a_center_crop_is_the_middle_of_the_scaled_image() {
     let inputs = plan.inputs(&source, [0; 3], &LEVELS);
     let scaled = resize(&source, 32, 48, Filter::Bilinear);
     let middle = imageops::crop_imm(&scaled, 0, 8, 32, 32).to_image();
-    for (runtime, mut session) in open_each(&bilinear(Rounding::Once)) {
+    for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
         let (_, row) = floats(&mut session, &inputs);
         assert_within(&as_image(&row, (32, 32)), &middle, 1, runtime);
     }
@@ -196,7 +199,7 @@ fn padding_has_the_pad_value_and_does_not_change_the_image() {
     let mut expected = RgbImage::from_pixel(30, 30, Rgb([7, 114, 255]));
     let scaled = resize(&source, 20, 30, Filter::Bilinear);
     imageops::replace(&mut expected, &scaled, 5, 0);
-    for (runtime, mut session) in open_each(&bilinear(Rounding::Once)) {
+    for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
         let (_, row) = floats(&mut session, &inputs);
         let ours = as_image(&row, (30, 30));
         assert_within(&ours, &expected, 1, runtime);
@@ -210,7 +213,7 @@ fn padding_has_the_pad_value_and_does_not_change_the_image() {
 fn inputs_that_do_not_fit_are_an_error() {
     let source = noise(8, 6);
     let plan = TwoTapPlan::letterbox((8, 6), &Letterbox::fit((8, 6), (4, 4)));
-    for (runtime, mut session) in open_each(&bilinear_two_tap()) {
+    for (runtime, mut session) in open_each(ImageGraph::BilinearTwoTap) {
         let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
         inputs.pop();
         let refused = session.run(&inputs);

@@ -7,9 +7,8 @@ use super::{
     normalization_inputs, pad_input,
 };
 use crate::graphs::{
-    ImageGraph,
     builder::{Builder, Dim, Kind},
-    session::{GraphModel, Input},
+    session::Input,
 };
 use facescan_imaging::{
     preprocess::Placement,
@@ -17,16 +16,7 @@ use facescan_imaging::{
     tensor::{Letterbox, Normalization},
 };
 
-/// Returns the graph for the detectors' input and for the `opencv` profile.
-///
-/// The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`TwoTapPlan::inputs`] adds. The output is `row`
-/// `[1, 3, h, w]` f32. It equals bit for bit what [`letterbox_into`](facescan_imaging::tensor::letterbox_into) writes
-/// on the CPU: OpenCV's `INTER_LINEAR` in its fixed point, and the pad value in the padding. Both are normalized.
-pub fn bilinear_two_tap() -> GraphModel {
-    Builder::write(ImageGraph::BilinearTwoTap.name(), describe)
-}
-
-fn describe(b: &Builder) {
+pub fn describe(b: &Builder) {
     use Dim::{Free, Is};
     let image = b.input(IMAGE, Kind::U8, &[Free("H"), Free("W"), Is(3)]);
     let rows = b.input(ROWS, Kind::I32, &[Is(2), Free("h")]);
@@ -99,7 +89,7 @@ impl TwoTapPlan {
         Self::new(size, &placed)
     }
 
-    /// Returns the inputs of [`bilinear_two_tap`]. `pad` is the RGB value of padding.
+    /// Returns the inputs of the graph. `pad` is the RGB value of padding.
     ///
     /// # Panics
     /// Panics if the image has another size than the plan.

@@ -1,7 +1,10 @@
 use image::{Rgb, RgbImage};
 
 use super::*;
-use crate::graphs::check::{Graph, RUNTIMES, extremes, floats, open_each, photographs};
+use crate::graphs::{
+    ImageGraph,
+    check::{Graph, RUNTIMES, extremes, floats, open_each, photographs},
+};
 use facescan_imaging::{
     quality::{canonical, measure},
     synthetic::{reference, synthetic},
@@ -46,7 +49,7 @@ fn golden_values_of_the_measures() {
         ("dark", dark),
     ];
     for runtime in RUNTIMES {
-        let mut session = runtime.open(&graph());
+        let mut session = runtime.open(&ImageGraph::Quality.model());
         for (name, image) in &cases {
             let reference = &reference()["quality"][name];
             let theirs = MEASURES.map(|measure| reference[measure].as_f64().unwrap() as f32);
@@ -63,7 +66,7 @@ fn measures_equal_the_cpu_on_extremes_and_photographs() {
         images.push((format!("canonical {name}"), canonical(&image).into_owned()));
         images.push((name.to_owned(), image));
     }
-    for (runtime, mut session) in open_each(&graph()) {
+    for (runtime, mut session) in open_each(ImageGraph::Quality) {
         for (name, image) in &images {
             let ours = by_graph(&mut session, image);
             assert_close(ours, by_cpu(image), &format!("{name} on {runtime}"));
@@ -74,7 +77,7 @@ fn measures_equal_the_cpu_on_extremes_and_photographs() {
 #[test]
 fn golden_values_of_a_flat_image_are_0_up_to_its_border() {
     for runtime in RUNTIMES {
-        let mut session = runtime.open(&graph());
+        let mut session = runtime.open(&ImageGraph::Quality.model());
         for side in [1, 2, 112] {
             let flat = RgbImage::from_pixel(side, side, Rgb([93, 180, 41]));
             let [blur, brightness, contrast, sharpness] = by_graph(&mut session, &flat);
@@ -94,7 +97,7 @@ fn a_little_texture_on_much_light_is_not_lost() {
     let expected = by_cpu(&image);
     assert!(expected[0] > 0.01 && expected[2] > 0.01);
     // OpenVINO's sums over this many pixels lose it: it measures a blur of 0.45 instead of 0.02.
-    let mut sessions = open_each(&graph());
+    let mut sessions = open_each(ImageGraph::Quality);
     sessions.retain(|(runtime, _)| *runtime != "openvino");
     for (runtime, mut session) in sessions {
         let ours = by_graph(&mut session, &image);
@@ -114,7 +117,7 @@ fn images_of_a_batch_do_not_mix() {
         facescan_imaging::synthetic::noise(112, 112),
     ];
     let data: Vec<f32> = images.iter().flat_map(samples).collect();
-    for (runtime, mut session) in open_each(&graph()) {
+    for (runtime, mut session) in open_each(ImageGraph::Quality) {
         let (shape, values) = floats(&mut session, &inputs(&data, [3, 112, 112]));
         assert_eq!(shape, [3, 4]);
         for (image, ours) in images.iter().zip(values.as_chunks().0) {

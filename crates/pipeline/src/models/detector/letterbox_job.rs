@@ -13,11 +13,7 @@ use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
     device::DeviceRun,
-    graphs::{
-        ImageGraph,
-        process::{TwoTapPlan, bilinear_two_tap},
-        session::Samples,
-    },
+    graphs::{ImageGraph, process::TwoTapPlan, session::Samples},
     image_executor::{GraphSessions, ImageExecutor, ImageJob, ShapeKey, only_output},
     proof,
 };
@@ -52,7 +48,7 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<Vec<f32>, BackendError> {
         let plan = TwoTapPlan::letterbox(self.size(), &self.letterbox);
-        let session = graphs.session(ImageGraph::BilinearTwoTap.name(), bilinear_two_tap)?;
+        let session = graphs.session(ImageGraph::BilinearTwoTap)?;
         let image = self.image.as_ref().borrow();
         let inputs = plan.inputs(image, [0; 3], &self.normalization);
         match only_output(session.run(&inputs)?)? {

@@ -6,7 +6,8 @@ use facescan_imaging::enhance::DeviceSteps;
 use facescan_inference::{
     backend::BackendError,
     graphs::{
-        enhance::{Plan, Steps, graph},
+        ImageGraph,
+        enhance::{Plan, Steps},
         session::Samples,
     },
     image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
@@ -34,11 +35,11 @@ impl FinishJob {
         }
     }
 
-    fn graph_steps(&self) -> Steps {
+    fn graph(&self) -> ImageGraph {
         let DeviceSteps {
             contrast, sharpen, ..
         } = self.steps;
-        Steps { contrast, sharpen }
+        ImageGraph::Enhance(Steps { contrast, sharpen })
     }
 }
 
@@ -48,15 +49,15 @@ impl ImageJob for FinishJob {
     fn shape_key(&self) -> ShapeKey {
         let ((width, height), (w, h)) = (self.image.dimensions(), self.steps.size);
         ShapeKey {
-            graph: self.graph_steps().graph_name(),
+            graph: self.graph().name(),
             lengths: vec![width, height, w, h],
         }
     }
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
-        let (size, steps) = (self.steps.size, self.graph_steps());
+        let size = self.steps.size;
         let plan = Plan::new(self.image.dimensions(), size);
-        let session = graphs.session(steps.graph_name(), || graph(steps))?;
+        let session = graphs.session(self.graph())?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.image))?)?;
         let image = match samples {
             Samples::U8(bytes) => RgbImage::from_raw(size.0, size.1, bytes),

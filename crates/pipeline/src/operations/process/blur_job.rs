@@ -18,7 +18,7 @@ use facescan_inference::{
     device_task::DeviceTask,
     graphs::{
         ImageGraph,
-        process::{BlurPlan, Tiles, blur},
+        process::{BlurPlan, Tiles},
         session::Samples,
     },
     image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
@@ -97,7 +97,7 @@ impl ImageJob for BlurJob {
 
     fn run_on_device(&self, graphs: &mut GraphSessions) -> Result<RgbImage, BackendError> {
         let plan = BlurPlan::new(self.image.dimensions(), self.region, &self.gaussian);
-        let session = graphs.session(ImageGraph::Blur.name(), blur)?;
+        let session = graphs.session(ImageGraph::Blur)?;
         let (shape, samples) = only_output(session.run(&plan.inputs(&self.image))?)?;
         let pixels = match samples {
             Samples::U8(tiles) => plan.pixels(&tiles),
