@@ -110,11 +110,7 @@ impl Rig {
         let (reply, answer) = oneshot::channel();
         thread::spawn(move || {
             let data = pixels();
-            let outcome = session.run(Batch {
-                row_shape: &ROW,
-                data: &data,
-                frees_memory: false,
-            });
+            let outcome = session.run(Batch::new(&ROW, &data));
             reply.send((session, outcome)).ok();
         });
         let (session, outcome) = answer.await.unwrap();

@@ -29,21 +29,13 @@ use facescan_telemetry::metrics::Metrics;
 
 use crate::support::app::{TestApp, image_file};
 
-const REDUCED: DevicePlacement = DevicePlacement {
-    provider: Provider::OpenvinoCpu,
-    index: 0,
-    precision: Precision::Reduced,
-};
+const REDUCED: DevicePlacement = DevicePlacement::first(Provider::OpenvinoCpu, Precision::Reduced);
 
 /// Returns a pipeline whose embedder runs in bf16. If a run fails, the embedder continues in f32.
 fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
-    let signature = Signature {
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-    };
     let dim = pipeline.models.embedder.dim;
     let runs = AtomicUsize::new(0);
-    let backend = FakeBackend::with_placements(signature, move |placement, batch| {
+    let backend = FakeBackend::with_placements(Signature::default(), move |placement, batch| {
         if placement == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
             return Err(BackendError::Run {
                 detail: "on purpose".to_owned(),

@@ -136,7 +136,16 @@ pub struct Batch<'a> {
     pub frees_memory: bool,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// Creates a batch after which the runtime keeps its memory.
+    pub fn new(row_shape: &'a [usize], data: &'a [f32]) -> Self {
+        Self {
+            row_shape,
+            data,
+            frees_memory: false,
+        }
+    }
+
     /// Returns the number of values in one row.
     pub fn row_len(&self) -> usize {
         self.row_shape.iter().product()

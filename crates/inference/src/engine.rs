@@ -23,7 +23,6 @@ use crate::{
     backend::BackendError,
     batcher::{Batcher, Reply, Route, RouteGroupings},
     device::{DeviceRun, supervisor::Supervisor},
-    health::Fault,
     metrics::EngineMetrics,
     placement::DevicePlacement,
     pool::CpuPool,
@@ -118,22 +117,8 @@ pub struct RowOutput {
     pub row: usize,
     /// Time between the row's commit and its run.
     pub queued: Duration,
-    /// Time spent running.
-    pub ran: Duration,
-    /// Where the row ran.
-    pub ran_on: DevicePlacement,
-    /// Why the row ran on the CPU although the engine has a device.
-    pub fallback: Option<Fault>,
-}
-
-impl RowOutput {
-    /// Returns where the row ran, and the reason if it did not run on the device.
-    pub fn device_run(&self) -> DeviceRun {
-        DeviceRun {
-            placement: self.ran_on,
-            fallback: self.fallback,
-        }
-    }
+    /// Where the row ran, and the reason if it did not run on the device.
+    pub run: DeviceRun,
 }
 
 struct ReplySender {
@@ -189,7 +174,7 @@ impl Engine {
 
     /// Returns where a row that is committed now would run: on the device while it is up, and on the CPU otherwise.
     ///
-    /// The row may still run elsewhere. [`RowOutput::ran_on`] has the actual placement.
+    /// The row may still run elsewhere. [`RowOutput::run`] has the actual placement.
     pub fn current_placement(&self) -> DevicePlacement {
         match &self.shared.device {
             Some(device) if device.supervisor.health().is_up() => device.supervisor.placement(),

@@ -165,11 +165,16 @@ pub struct DevicePlacement {
 
 impl DevicePlacement {
     /// The runtime's own kernels on the CPU.
-    pub const CPU: Self = Self {
-        provider: Provider::Cpu,
-        index: 0,
-        precision: Precision::Full,
-    };
+    pub const CPU: Self = Self::first(Provider::Cpu, Precision::Full);
+
+    /// Returns the first device of a provider.
+    pub const fn first(provider: Provider, precision: Precision) -> Self {
+        Self {
+            provider,
+            index: 0,
+            precision,
+        }
+    }
 
     /// Returns the numeric precision of the placement, or `None` for a remote server, which does not report it.
     ///
@@ -241,14 +246,8 @@ mod tests {
     #[test]
     fn only_reduced_precision_gives_fewer_bits() {
         use NumericPrecision::{Bf16, F16, F32};
-        let at = |provider, precision| {
-            let placement = DevicePlacement {
-                provider,
-                index: 0,
-                precision,
-            };
-            placement.numeric_precision()
-        };
+        let at =
+            |provider, precision| DevicePlacement::first(provider, precision).numeric_precision();
         for provider in Provider::local() {
             assert_eq!(at(provider, Precision::Full), Some(F32), "{provider}");
         }
@@ -260,10 +259,7 @@ mod tests {
 
     #[test]
     fn a_placement_on_the_cpu_is_shown_without_a_number() {
-        let placement = |provider| DevicePlacement {
-            provider,
-            ..DevicePlacement::CPU
-        };
+        let placement = |provider| DevicePlacement::first(provider, Precision::Full);
         assert_eq!(placement(Provider::TorchCpu).to_string(), "torch-cpu");
         assert_eq!(placement(Provider::TorchCuda).to_string(), "torch-cuda:0");
     }

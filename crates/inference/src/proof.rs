@@ -153,11 +153,7 @@ impl SelfTest {
 
     /// Returns the rows.
     pub fn batch(&self) -> Batch<'_> {
-        Batch {
-            row_shape: &self.row_shape,
-            data: &self.data,
-            frees_memory: false,
-        }
+        Batch::new(&self.row_shape, &self.data)
     }
 
     /// Compares outputs with the CPU's. Returns the lowest cosine, or the lowest overlap of two boxes of a face.
@@ -366,11 +362,7 @@ pub fn warm_up<'a>(
     rows: usize,
 ) -> Result<(), BackendError> {
     let data = pattern(row_shape, rows);
-    let batch = Batch {
-        row_shape,
-        data: &data,
-        frees_memory: false,
-    };
+    let batch = Batch::new(row_shape, &data);
     for session in sessions {
         session.run(batch)?;
     }

@@ -22,7 +22,7 @@ impl Tensor {
 }
 
 /// A graph's declared inputs and outputs, as a loaded session reports them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signature {
     /// Inputs in graph order.
     pub inputs: Vec<Port>,

@@ -95,11 +95,7 @@ impl Loader<'_> {
         }
         let mut detail = String::new();
         for &precision in subject.precisions {
-            let placement = DevicePlacement {
-                provider: Provider::OpenvinoCpu,
-                index: 0,
-                precision,
-            };
+            let placement = DevicePlacement::first(Provider::OpenvinoCpu, precision);
             match self.compare_on_cpu(subject, own, placement, resources) {
                 Ok((compared, sessions)) => {
                     detail = format!("{precision}: {compared}");

@@ -150,11 +150,7 @@ impl Connected {
     }
 }
 
-const PLACEMENT: DevicePlacement = DevicePlacement {
-    provider: Provider::Kserve,
-    index: 0,
-    precision: Precision::Full,
-};
+const PLACEMENT: DevicePlacement = DevicePlacement::first(Provider::Kserve, Precision::Full);
 
 impl Loader<'_> {
     /// Starts the engine of a remote model.

@@ -67,20 +67,12 @@ mod tests {
     };
 
     fn fake(says: &'static str) -> Box<dyn Backend> {
-        let nothing = Signature {
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-        };
-        let backend = FakeBackend::new(nothing, |_| Ok(Vec::new()));
+        let backend = FakeBackend::new(Signature::default(), |_| Ok(Vec::new()));
         Box::new(backend.with_availability(move |_| Err(BackendError::unavailable(says))))
     }
 
     fn refusal(backend: &CombinedBackend, provider: Provider) -> String {
-        let placement = DevicePlacement {
-            provider,
-            index: 0,
-            precision: Precision::Full,
-        };
+        let placement = DevicePlacement::first(provider, Precision::Full);
         backend.check_available(placement).unwrap_err().to_string()
     }
 

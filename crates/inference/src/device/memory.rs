@@ -148,6 +148,7 @@ fn amd(index: u32) -> Option<DeviceMemory> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::Precision;
 
     #[test]
     fn device_numbers_follow_cuda_visible_devices() {
@@ -160,18 +161,11 @@ mod tests {
     #[test]
     fn the_main_memory_is_reported_for_the_cpu_and_for_apples_gpus() {
         let hardware = Hardware::find();
-        let metal = DevicePlacement {
-            provider: Provider::TorchMps,
-            ..DevicePlacement::CPU
-        };
-        for device in [hardware.cpu(), hardware.of(metal)] {
+        let of = |provider| hardware.of(DevicePlacement::first(provider, Precision::Full));
+        for device in [hardware.cpu(), of(Provider::TorchMps)] {
             let (used, total) = (device.memory_used.unwrap(), device.memory_total.unwrap());
             assert!(0 < used && used < total, "{device:?}");
         }
-        let remote = DevicePlacement {
-            provider: Provider::Kserve,
-            ..DevicePlacement::CPU
-        };
-        assert_eq!(hardware.of(remote).memory_total, None);
+        assert_eq!(of(Provider::Kserve).memory_total, None);
     }
 }

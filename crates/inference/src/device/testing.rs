@@ -9,11 +9,7 @@ use crate::{
     placement::{DevicePlacement, Precision, Provider},
 };
 
-pub(crate) const CUDA: DevicePlacement = DevicePlacement {
-    provider: Provider::Cuda,
-    index: 0,
-    precision: Precision::Full,
-};
+pub(crate) const CUDA: DevicePlacement = DevicePlacement::first(Provider::Cuda, Precision::Full);
 
 /// What tests vary of a device.
 #[derive(Clone, Copy)]

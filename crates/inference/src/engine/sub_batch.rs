@@ -6,6 +6,7 @@ use super::{EngineError, ReplySender, RowOutput, Shared, trace};
 use crate::{
     backend::BackendError,
     batcher::{ReadyBatch, Reply as _, StagedRows},
+    device::DeviceRun,
     health::Fault,
     placement::DevicePlacement,
     tensor::Tensor,
@@ -97,9 +98,10 @@ impl Shared {
                     outputs: Arc::clone(outputs),
                     row: index,
                     queued: run.started_at.saturating_sub(committed_at),
-                    ran: run.ran,
-                    ran_on: run.ran_on,
-                    fallback: sub_batch.fallback,
+                    run: DeviceRun {
+                        placement: run.ran_on,
+                        fallback: sub_batch.fallback,
+                    },
                 }),
                 Err(error) => Err(EngineError::Backend(Arc::clone(error))),
             };

@@ -3,17 +3,10 @@
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::{backend::Batch, metrics::recorder::Recorder, pool::CpuPool, tensor::Signature};
+use crate::{backend::Batch, metrics::recorder::Recorder, pool::CpuPool};
 use facescan_clock::SystemClock;
 
 pub(super) const ROW: [usize; 1] = [2];
-
-pub(super) fn signature() -> Signature {
-    Signature {
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-    }
-}
 
 /// Returns the sum of each row, as `[rows, 1]`.
 pub(super) fn sums(batch: Batch<'_>) -> Vec<Tensor> {

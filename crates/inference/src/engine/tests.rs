@@ -3,13 +3,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::{FutureExt, future::join_all};
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use super::testing::{ROW, grouping, parts, send, signature, sum_of, sums};
+use super::testing::{ROW, grouping, parts, send, sum_of, sums};
 use super::*;
 use crate::{
     backend::fake::FakeBackend,
     metrics::recorder::Recorder,
     placement::{Precision, Provider},
     pool::Stage,
+    tensor::Signature,
 };
 
 struct Rig {
@@ -34,7 +35,7 @@ fn rig(backend: &FakeBackend, sessions: usize, max_rows: usize, sizes: BatchSize
 
 #[tokio::test]
 async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
-    let backend = FakeBackend::new(signature(), |batch| {
+    let backend = FakeBackend::new(Signature::default(), |batch| {
         assert_eq!(batch.rows(), 2);
         Ok(sums(batch))
     });
@@ -50,7 +51,7 @@ async fn a_fixed_batch_graph_sees_only_its_own_batch_size() {
 #[tokio::test]
 async fn outputs_without_a_batch_dimension_for_one_row_get_one() {
     // SCRFD returns `[cells, 1]` for a batch of one.
-    let backend = FakeBackend::new(signature(), |batch| {
+    let backend = FakeBackend::new(Signature::default(), |batch| {
         Ok(vec![Tensor {
             name: "scores".into(),
             shape: vec![2, 1],
@@ -68,7 +69,7 @@ async fn outputs_without_a_batch_dimension_for_one_row_get_one() {
 async fn a_failed_run_and_a_panic_are_errors_and_the_engine_keeps_running() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let backend = FakeBackend::new(signature(), move |batch| {
+    let backend = FakeBackend::new(Signature::default(), move |batch| {
         match counted.fetch_add(1, Ordering::SeqCst) {
             0 => Err(BackendError::run("first")),
             1 => panic!("on purpose"),
@@ -89,7 +90,7 @@ async fn rows_committed_during_a_run_share_the_next_batch_and_abandoned_rows_are
     let (release, gate) = flume::bounded::<()>(1);
     let batches = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&batches);
-    let backend = FakeBackend::new(signature(), move |batch| {
+    let backend = FakeBackend::new(Signature::default(), move |batch| {
         let mut seen = seen.lock().unwrap();
         seen.push(batch.rows());
         if seen.len() == 1 {
@@ -121,7 +122,7 @@ async fn rows_committed_during_a_run_share_the_next_batch_and_abandoned_rows_are
 #[tokio::test]
 async fn a_single_row_runs_on_all_cores_and_rows_under_load_on_one_session_per_worker() {
     let named = |output: f32| {
-        FakeBackend::new(signature(), move |batch| {
+        FakeBackend::new(Signature::default(), move |batch| {
             Ok(vec![Tensor {
                 name: "who".into(),
                 shape: vec![batch.rows(), 1],
@@ -194,7 +195,7 @@ fn meet(fate: Fate, engine: &Engine, value: f32) -> Option<Pending> {
 /// Runs 1,000 mixes. Every caller that waits gets the result of its own row in every mix.
 #[test]
 fn no_row_is_lost_or_crossed() {
-    let backend = FakeBackend::new(signature(), |batch| {
+    let backend = FakeBackend::new(Signature::default(), |batch| {
         if batch
             .data
             .chunks(batch.row_len())
@@ -252,12 +253,8 @@ fn no_row_is_lost_or_crossed() {
 
 #[tokio::test]
 async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
-    let reduced = DevicePlacement {
-        provider: Provider::OpenvinoCpu,
-        index: 0,
-        precision: Precision::Reduced,
-    };
-    let backend = FakeBackend::with_placements(signature(), move |placement, batch| {
+    let reduced = DevicePlacement::first(Provider::OpenvinoCpu, Precision::Reduced);
+    let backend = FakeBackend::with_placements(Signature::default(), move |placement, batch| {
         if placement == reduced && batch.data[0] == POISON {
             return Err(BackendError::run("on purpose"));
         }
@@ -272,7 +269,7 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
     let engine = Engine::start(parts);
     let mut ran_on = Vec::new();
     for value in [1.0, POISON, 1.0] {
-        ran_on.push(send(&engine, value).await.unwrap().ran_on);
+        ran_on.push(send(&engine, value).await.unwrap().run.placement);
     }
     assert_eq!(
         ran_on,
@@ -282,7 +279,7 @@ async fn a_row_says_where_it_ran_when_a_replacement_takes_over() {
 
 #[tokio::test]
 async fn a_delay_lets_a_batch_fill_and_a_full_batch_does_not_wait() {
-    let backend = FakeBackend::new(signature(), |batch| Ok(sums(batch)));
+    let backend = FakeBackend::new(Signature::default(), |batch| Ok(sums(batch)));
     let mut parts = parts(backend.on_cpu(1));
     parts.grouping = Grouping {
         max_delay: Duration::from_secs(3600),
@@ -322,7 +319,7 @@ impl Clock for TokioClock {
 async fn one_timer_ends_the_wait_of_all_rows_of_a_batch() {
     let batches = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&batches);
-    let backend = FakeBackend::new(signature(), move |batch| {
+    let backend = FakeBackend::new(Signature::default(), move |batch| {
         seen.lock().unwrap().push(batch.rows());
         Ok(sums(batch))
     });

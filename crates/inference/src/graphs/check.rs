@@ -90,21 +90,13 @@ pub const RUNTIMES: &[Runtime] = &[
     Runtime {
         name: "openvino",
         backend: openvino,
-        placement: DevicePlacement {
-            provider: Provider::OpenvinoCpu,
-            index: 0,
-            precision: Precision::Full,
-        },
+        placement: DevicePlacement::first(Provider::OpenvinoCpu, Precision::Full),
     },
     #[cfg(feature = "torch")]
     Runtime {
         name: "torch",
         backend: || &TorchBackend,
-        placement: DevicePlacement {
-            provider: Provider::TorchCpu,
-            index: 0,
-            precision: Precision::Full,
-        },
+        placement: DevicePlacement::first(Provider::TorchCpu, Precision::Full),
     },
 ];
 

@@ -49,11 +49,7 @@ pub(super) fn model() -> GraphModel {
 /// Runs the graph and compares its outputs with the known ones.
 pub(super) fn check(mut session: Box<dyn Session>) -> Result<(), BackendError> {
     let data = input();
-    let outputs = session.run(Batch {
-        row_shape: &[IN, SIDE, SIDE],
-        data: &data,
-        frees_memory: false,
-    })?;
+    let outputs = session.run(Batch::new(&[IN, SIDE, SIDE], &data))?;
     let given = outputs.first().map(|output| output.data.as_slice());
     let right = answer(&data);
     let is_right = given.is_some_and(|given| {

@@ -83,7 +83,7 @@ impl CropModel {
         let mut outputs = CropOutputs::default();
         for (index, pending) in rows.into_iter().enumerate() {
             let output = pending.await?;
-            let run = output.device_run();
+            let run = output.run;
             outputs.run = Some(outputs.run.map_or(run, |first| first.or_fallback(run)));
             if index == 0 || output.queued < outputs.queued {
                 outputs.queued = output.queued;

@@ -211,7 +211,7 @@ impl Detector {
             let found = found.into_iter();
             candidates.extend(found.map(|candidate| to_image(candidate, letterbox)));
         }
-        let runs = outputs.iter().map(|(_, output)| output.device_run());
+        let runs = outputs.iter().map(|(_, output)| output.run);
         let queued = outputs.iter().map(|(_, output)| output.queued).min();
         Ok(DetectedFaces {
             faces: select(candidates, options, size),

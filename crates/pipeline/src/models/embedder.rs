@@ -64,7 +64,7 @@ impl Embedder {
         })?;
         Ok(Embedding::from_raw(
             vector,
-            output.ran_on.numeric_precision(),
+            output.run.placement.numeric_precision(),
         ))
     }
 }

@@ -135,9 +135,9 @@ impl Encoder {
             ))
         })?;
         Ok(EncoderOutput {
-            embedding: Embedding::from_raw(&vector, output.ran_on.numeric_precision()),
+            embedding: Embedding::from_raw(&vector, output.run.placement.numeric_precision()),
             queued: output.queued,
-            run: output.device_run(),
+            run: output.run,
         })
     }
 

@@ -77,6 +77,6 @@ impl PendingQuality {
             sharpness,
             measured_size,
         };
-        Ok((measures, row.device_run()))
+        Ok((measures, row.run))
     }
 }

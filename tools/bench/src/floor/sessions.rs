@@ -63,11 +63,8 @@ impl Bare {
     /// Runs the model once, on the batch of the image with this index.
     pub fn run(&mut self, index: usize) -> anyhow::Result<()> {
         let batch = self.batches.get(index).context("there is no such image")?;
-        self.session.run(Batch {
-            row_shape: &batch.row_shape,
-            data: &batch.data,
-            frees_memory: false,
-        })?;
+        let batch = Batch::new(&batch.row_shape, &batch.data);
+        self.session.run(batch)?;
         Ok(())
     }
 }

@@ -20,11 +20,7 @@ use facescan_imaging::{
 const TOLERANCE: f32 = 1e-3;
 
 fn placement(provider: Provider) -> DevicePlacement {
-    DevicePlacement {
-        provider,
-        index: 0,
-        precision: Precision::Full,
-    }
+    DevicePlacement::first(provider, Precision::Full)
 }
 
 fn model(name: &str) -> PathBuf {
@@ -56,11 +52,7 @@ fn apart(name: &str, row_shape: &[usize], data: &[f32]) -> f32 {
     let mut ours = open(&TorchBackend, &path, Provider::TorchCpu);
     let mut theirs = open(onnx_runtime(), &path, Provider::Cpu);
     assert_eq!(ours.signature(), theirs.signature(), "{name}");
-    let batch = Batch {
-        row_shape,
-        data,
-        frees_memory: false,
-    };
+    let batch = Batch::new(row_shape, data);
     let shapes = |outputs: &[Tensor]| -> Vec<(String, Vec<usize>)> {
         let each = outputs.iter();
         each.map(|output| (output.name.clone(), output.shape.clone()))
@@ -133,11 +125,7 @@ fn quality_runs_in_rows() {
     let data: Vec<f32> = (0..2 * 3 * 112 * 112)
         .map(|i| (i * 7 % 251) as f32)
         .collect();
-    let batch = Batch {
-        row_shape: &[3, 112, 112],
-        data: &data,
-        frees_memory: false,
-    };
+    let batch = Batch::new(&[3, 112, 112], &data);
     let (ours, theirs) = (ours[0].run(batch).unwrap(), theirs[0].run(batch).unwrap());
     assert_eq!(ours[0].shape, [2, 4]);
     for (ours, theirs) in ours[0].data.iter().zip(&theirs[0].data) {
@@ -154,11 +142,7 @@ fn sessions_of_one_model_run_at_the_same_time() {
     let opening = opening(&path, Provider::TorchCpu, 2);
     let sessions = TorchBackend.open(&opening).unwrap();
     let data = vec![99.0; 3 * 64 * 96];
-    let batch = Batch {
-        row_shape: &[3, 64, 96],
-        data: &data,
-        frees_memory: false,
-    };
+    let batch = Batch::new(&[3, 64, 96], &data);
     let answers: Vec<_> = std::thread::scope(|scope| {
         let runs: Vec<_> = sessions
             .into_iter()
@@ -207,11 +191,7 @@ fn an_error_names_what_is_missing() {
 fn rows_with_a_wrong_shape_give_an_error_of_one_line() {
     let mut session = open(&TorchBackend, &model("yunet-2023mar"), Provider::TorchCpu);
     let data = vec![0.0; 2 * 64 * 64];
-    let batch = Batch {
-        row_shape: &[2, 64, 64],
-        data: &data,
-        frees_memory: false,
-    };
+    let batch = Batch::new(&[2, 64, 64], &data);
     let error = session.run(batch).unwrap_err();
     assert!(matches!(error, BackendError::Run { .. }), "{error}");
     let words = error.to_string();

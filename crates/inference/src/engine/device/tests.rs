@@ -12,12 +12,13 @@ use crate::{
     device::testing::{self, CUDA, Setting, USUAL, failed, fallbacks, out_of_memory},
     engine::{
         BatchSizes, Engine, EngineParts, RowOutput,
-        testing::{ROW, grouping, parts, send, signature, sum_of, sums},
+        testing::{ROW, grouping, parts, send, sum_of, sums},
     },
     log_recorder::LogRecorder,
     metrics::recorder::Recorder,
     placement::Precision,
     proof::Tolerance,
+    tensor::Signature,
 };
 
 type RunResult = Result<Vec<Tensor>, BackendError>;
@@ -47,7 +48,7 @@ fn rig_with(
 ) -> Rig {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);
-    let backend = FakeBackend::with_placements(signature(), move |placement, batch| {
+    let backend = FakeBackend::with_placements(Signature::default(), move |placement, batch| {
         if placement == DevicePlacement::CPU {
             return Ok(on_cpu(batch));
         }
@@ -110,12 +111,12 @@ impl Rig {
             .collect();
         for (index, output) in outputs.iter().enumerate() {
             assert_eq!(sum_of(output), index as f32 + 1.0);
-            let expected = if output.fallback.is_none() {
+            let expected = if output.run.fallback.is_none() {
                 CUDA
             } else {
                 DevicePlacement::CPU
             };
-            assert_eq!(output.ran_on, expected);
+            assert_eq!(output.run.placement, expected);
         }
         outputs
     }
@@ -125,7 +126,7 @@ impl Rig {
         loop {
             let output = send(&self.engine, 1.0).await.unwrap();
             assert_eq!(sum_of(&output), 2.0);
-            if output.fallback.is_none() {
+            if output.run.fallback.is_none() {
                 return;
             }
         }
@@ -133,7 +134,7 @@ impl Rig {
 }
 
 fn faults(outputs: &[RowOutput]) -> Vec<Option<Fault>> {
-    outputs.iter().map(|output| output.fallback).collect()
+    outputs.iter().map(|output| output.run.fallback).collect()
 }
 
 #[tokio::test]
@@ -141,7 +142,7 @@ async fn rows_run_together_on_the_device_in_few_batch_sizes() {
     let rig = rig(USUAL, |_, batch| Ok(sums(batch)));
     for rows in [1, 3, 5, 8] {
         let outputs = rig.send_together(rows).await;
-        assert!(outputs.iter().all(|output| output.fallback.is_none()));
+        assert!(outputs.iter().all(|output| output.run.fallback.is_none()));
     }
     assert_eq!(*rig.runs.lock().unwrap(), [1, 4, 8, 8]);
     assert_eq!(rig.health.report(Duration::ZERO).rows, 17);
@@ -437,7 +438,7 @@ async fn warnings_about_a_batch_have_the_fields_of_the_first_callers_span() {
     let span = tracing::info_span!("request", request_id = "span-of-the-batch");
     let row = span.in_scope(|| rig.engine.claim(&ROW));
     let output = row.commit().await.unwrap();
-    assert_eq!(output.fallback, Some(Fault::Failed));
+    assert_eq!(output.run.fallback, Some(Fault::Failed));
     let lines = log.lines_with("span-of-the-batch");
     for message in ["written during the run", "falling back to the cpu"] {
         assert!(lines.iter().any(|line| line.contains(message)), "{lines:?}");

@@ -9,19 +9,9 @@ use crate::{
 use facescan_imaging::quality::measure;
 
 /// Measures rows `[3, H, W]` of RGB samples, 0..=255, with [`measure`]: blur score, brightness, contrast, sharpness.
+#[derive(Default)]
 pub struct OnCpu {
     signature: Signature,
-}
-
-impl Default for OnCpu {
-    fn default() -> Self {
-        Self {
-            signature: Signature {
-                inputs: Vec::new(),
-                outputs: Vec::new(),
-            },
-        }
-    }
 }
 
 impl Session for OnCpu {
