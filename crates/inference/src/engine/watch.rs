@@ -43,19 +43,13 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use std::{
-        num::NonZeroUsize,
         sync::{Arc, Condvar, Mutex},
         time::Duration,
     };
 
-    use facescan_clock::SystemClock;
-
     use crate::{
         backend::{BackendError, Batch, Session, Stop},
-        engine::{BatchSizes, Engine, EngineParts, Grouping, Sessions},
-        metrics::recorder::Recorder,
-        placement::DevicePlacement,
-        pool::CpuPool,
+        engine::{Engine, testing::parts},
         tensor::{Signature, Tensor},
     };
 
@@ -109,31 +103,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_run_of_large_rows_ends_when_its_caller_leaves() {
         let state = Arc::<(Mutex<State>, Condvar)>::default();
-        let session = Endless {
-            signature: Signature {
-                inputs: Vec::new(),
-                outputs: Vec::new(),
-            },
+        let session: Box<dyn Session> = Box::new(Endless {
+            signature: Signature::default(),
             state: Arc::clone(&state),
-        };
-        let engine = Engine::start(EngineParts {
-            sessions: Sessions {
-                per_worker: vec![Box::new(session)],
-                all_cores: None,
-                replacement: None,
-                placement: DevicePlacement::CPU,
-            },
-            device: None,
-            grouping: Grouping {
-                max_rows: NonZeroUsize::MIN,
-                sizes: BatchSizes::Any,
-                max_delay: Duration::ZERO,
-            },
-            usual_row_len: 1,
-            pool: Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap()),
-            clock: Arc::new(SystemClock::start()),
-            metrics: Arc::new(Recorder::default()),
         });
+        let engine = Engine::start(parts(vec![session]));
         let pending = engine.claim(&[64]).commit();
         let shared = Arc::clone(&state);
         tokio::task::spawn_blocking(move || wait_for(&shared, State::Runs))

@@ -5,10 +5,9 @@ use std::sync::{
 };
 
 use futures::future::poll_fn;
-use tracing::Instrument;
 
 use super::*;
-use crate::{device::testing::health, log_recorder::LogRecorder};
+use crate::device::testing::health;
 use facescan_clock::SystemClock;
 
 /// A session is the number of sessions that were opened before it.
@@ -120,21 +119,4 @@ async fn jobs_that_wait_for_a_hung_worker_learn_that_the_device_is_down() {
     assert_eq!(hangs.await, Err(Fault::Hung));
     assert!(waits.await.is_none());
     drop(release);
-}
-
-#[tokio::test]
-async fn a_warning_of_the_device_thread_has_the_fields_of_its_callers_span() {
-    let log = LogRecorder::install();
-    let device = device(MINUTE, || Ok(1.0));
-    let span = tracing::info_span!("request", request_id = "span-of-the-job");
-    let job = |_: &mut Session| {
-        tracing::warn!("written by the device thread");
-        Err::<(), _>(failure(Fault::Failed))
-    };
-    let outcome = run(&device, job).instrument(span).await;
-    assert_eq!(outcome, Err(Fault::Failed));
-    let lines = log.lines_with("span-of-the-job");
-    for message in ["written by the device thread", "falling back to the cpu"] {
-        assert!(lines.iter().any(|line| line.contains(message)), "{lines:?}");
-    }
 }
