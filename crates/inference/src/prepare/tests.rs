@@ -166,7 +166,7 @@ fn rewriting_gives_the_same_bytes_each_time() {
 
 #[test]
 fn what_a_recipe_cannot_do_is_an_error() {
-    let changes: [(fn(&mut GraphProto), &str); 5] = [
+    let changes: [(fn(&mut GraphProto), &str); 6] = [
         (
             |graph| graph.initializer[1].dims = vec![7],
             "constant `s` holds 2 values",
@@ -178,6 +178,10 @@ fn what_a_recipe_cannot_do_is_an_error() {
         (
             |graph| graph.node[0].attribute[1].i = Some(1),
             "its scale does not fit its data",
+        ),
+        (
+            |graph| graph.node[0].attribute[0].i = Some(0),
+            "its axis is not the last of its data",
         ),
         (
             |graph| graph.input[0].r#type = None,
