@@ -32,28 +32,10 @@ pub enum Accelerator {
     Torch,
 }
 
-impl Accelerator {
-    /// Returns the name in the configuration, such as `cuda`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-            Self::Mps => "mps",
-            Self::Cpu => "cpu",
-            Self::Migraphx => "migraphx",
-            Self::Coreml => "coreml",
-            Self::Openvino => "openvino",
-            Self::Webgpu => "webgpu",
-            Self::Tensorrt => "tensorrt",
-            Self::Torch => "torch",
-        }
-    }
-}
-
 impl fmt::Display for Accelerator {
+    /// Writes the name in the configuration, such as `cuda`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        self.serialize(f)
     }
 }
 
