@@ -51,6 +51,11 @@ fn rows(batch: &ReadyBatch<Caller>) -> Vec<f32> {
         .collect()
 }
 
+/// Runs the next batch. Returns the first value of each row.
+fn next(batcher: &mut Batcher<Caller>, route: Route, now: Duration) -> Vec<f32> {
+    rows(&batcher.next_batch(route, now).batch.unwrap())
+}
+
 #[test]
 fn rows_run_together_in_claim_order_up_to_the_maximum() {
     let mut batcher = batcher(3);
@@ -58,14 +63,8 @@ fn rows_run_together_in_claim_order_up_to_the_maximum() {
         add(&mut batcher, value);
     }
     assert_eq!(batcher.waiting_for(Route::Cpu), 4);
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [1.0, 2.0, 3.0]
-    );
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [4.0]
-    );
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [1.0, 2.0, 3.0]);
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [4.0]);
     assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
 }
 
@@ -78,10 +77,7 @@ fn a_buffer_waits_for_a_row_that_is_being_written_and_other_buffers_do_not() {
     assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
     // The first buffer is full, so this row opens another one, which runs.
     add(&mut batcher, 3.0);
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [3.0]
-    );
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [3.0]);
     batcher.give_up(&row.slot, row.memory);
     let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
     assert_eq!(rows(&batch), [2.0], "the other row moved to the front");
@@ -145,17 +141,10 @@ fn a_buffer_waits_for_more_rows_no_longer_than_its_delay() {
     let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(waits), 2, 2);
     add(&mut batcher, 1.0);
     assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, delay).batch.unwrap()),
-        [1.0]
-    );
+    assert_eq!(next(&mut batcher, Route::Cpu, delay), [1.0]);
     add(&mut batcher, 2.0);
     add(&mut batcher, 3.0);
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [2.0, 3.0],
-        "full"
-    );
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [2.0, 3.0], "full");
 }
 
 #[test]
@@ -248,18 +237,9 @@ fn rows_go_to_the_cpu_while_the_device_is_down() {
     add(&mut batcher, 5.0);
     batcher.set_route(Route::Cpu);
     assert_eq!(batcher.waiting_for(Route::Cpu), 2);
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [4.0]
-    );
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Cpu, NOW).batch.unwrap()),
-        [5.0]
-    );
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [4.0]);
+    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [5.0]);
     batcher.set_route(Route::Device);
     add(&mut batcher, 6.0);
-    assert_eq!(
-        rows(&batcher.next_batch(Route::Device, NOW).batch.unwrap()),
-        [6.0]
-    );
+    assert_eq!(next(&mut batcher, Route::Device, NOW), [6.0]);
 }
