@@ -163,7 +163,7 @@ impl HasTensors for Tensor {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::onnx::{
         AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
@@ -208,6 +208,18 @@ mod tests {
         }
     }
 
+    fn with_initializer(tensor: TensorProto) -> ModelProto {
+        model(GraphProto {
+            initializer: vec![tensor],
+            ..GraphProto::default()
+        })
+    }
+
+    /// Returns a file whose weights are in `w.bin`.
+    pub fn file_without_weights() -> Vec<u8> {
+        with_initializer(external()).encode_to_vec()
+    }
+
     /// Returns a message that has another one in the field `tag`, as bytes.
     fn message(tag: u8, inner: impl Message) -> Vec<u8> {
         [vec![tag << 3 | 2], inner.encode_length_delimited_to_vec()].concat()
@@ -249,10 +261,7 @@ mod tests {
         };
         let mut models: Vec<_> = attributes().into_iter().map(graph).map(model).collect();
         models.extend([
-            model(GraphProto {
-                initializer: vec![external()],
-                ..GraphProto::default()
-            }),
+            with_initializer(external()),
             model(GraphProto {
                 sparse_initializer: vec![message(2, external())],
                 ..GraphProto::default()
@@ -282,11 +291,8 @@ mod tests {
             ..external()
         };
         for (tensor, location) in [(marked, ""), (located, "w.bin")] {
-            let model = model(GraphProto {
-                initializer: vec![tensor],
-                ..GraphProto::default()
-            });
-            let found = first_location(&model.encode_to_vec()).unwrap();
+            let model = with_initializer(tensor).encode_to_vec();
+            let found = first_location(&model).unwrap();
             assert_eq!(found.as_deref(), Some(location));
         }
     }

@@ -294,40 +294,20 @@ fn a_file_is_missing_then_different_then_ready() {
 
 #[test]
 fn a_file_with_weights_elsewhere_is_refused_although_its_sha256_is_right() {
-    use crate::onnx::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
-    use prost::Message;
-
     let folder = tempfile::tempdir().unwrap();
-    let weights = TensorProto {
-        data_location: Some(1),
-        external_data: vec![StringStringEntryProto {
-            key: Some("location".into()),
-            value: Some("w.bin".into()),
-        }],
-        ..TensorProto::default()
+    let refusal = |bytes: &[u8]| {
+        let mut model = spec("centerface");
+        model.sha256 = digest::sha256(bytes);
+        fs::write(model.path(folder.path()), bytes).unwrap();
+        model.verify_file(folder.path()).unwrap_err().to_string()
     };
-    let graph = GraphProto {
-        initializer: vec![weights],
-        ..GraphProto::default()
-    };
-    let bytes = ModelProto {
-        graph: Some(graph),
-        ..ModelProto::default()
-    }
-    .encode_to_vec();
-    let mut model = spec("centerface");
-    model.sha256 = digest::sha256(&bytes);
-    fs::write(model.path(folder.path()), &bytes).unwrap();
-    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    let text = refusal(&external_data::tests::file_without_weights());
     assert!(
         text.contains("`w.bin`") && text.ends_with("save the model as one file"),
         "{text}"
     );
-
     // Text that is no message of ONNX.
-    model.sha256 = digest::sha256(b"\xff\xff");
-    fs::write(model.path(folder.path()), b"\xff\xff").unwrap();
-    let text = model.verify_file(folder.path()).unwrap_err().to_string();
+    let text = refusal(b"\xff\xff");
     assert!(text.contains("is not an ONNX model"), "{text}");
 }
 
