@@ -277,7 +277,5 @@ impl Loader<'_> {
 }
 
 fn no_session() -> BackendError {
-    BackendError::Unavailable {
-        detail: "the backend opened no session".to_owned(),
-    }
+    BackendError::unavailable("the backend opened no session")
 }

@@ -40,9 +40,7 @@ impl Session for FlakySession {
             .failures
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         match taken {
-            Ok(_) => Err(BackendError::Run {
-                detail: "on purpose".to_owned(),
-            }),
+            Ok(_) => Err(BackendError::run("on purpose")),
             Err(_) => self.session.run(batch),
         }
     }

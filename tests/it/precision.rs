@@ -37,9 +37,7 @@ fn in_bf16(pipeline: &Pipeline, failing_run: Option<usize>) -> Pipeline {
     let runs = AtomicUsize::new(0);
     let backend = FakeBackend::with_placements(Signature::default(), move |placement, batch| {
         if placement == REDUCED && Some(runs.fetch_add(1, Ordering::Relaxed)) == failing_run {
-            return Err(BackendError::Run {
-                detail: "on purpose".to_owned(),
-            });
+            return Err(BackendError::run("on purpose"));
         }
         Ok(vec![Tensor {
             name: "vector".to_owned(),

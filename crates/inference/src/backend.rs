@@ -187,7 +187,7 @@ fn is_out_of_memory(detail: &str) -> bool {
 /// Classifies a failure to open a model: out of memory, or a fault of the model.
 fn open_failure(opening: &Opening<'_>, detail: String) -> BackendError {
     if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
+        BackendError::OutOfMemory(detail)
     } else {
         BackendError::Load {
             path: opening.model.path(),
@@ -199,9 +199,9 @@ fn open_failure(opening: &Opening<'_>, detail: String) -> BackendError {
 /// Classifies a failed run: out of memory, or another failure.
 fn run_failure(detail: String) -> BackendError {
     if is_out_of_memory(&detail) {
-        BackendError::OutOfMemory { detail }
+        BackendError::OutOfMemory(detail)
     } else {
-        BackendError::Run { detail }
+        BackendError::Run(detail)
     }
 }
 
@@ -210,24 +210,15 @@ fn run_failure(detail: String) -> BackendError {
 pub enum BackendError {
     /// The runtime's shared library is missing or has the wrong version.
     #[error(
-        "cannot load the onnx runtime library: {detail}; run `scripts/setup`, or set runtime.library to its path"
+        "cannot load the onnx runtime library: {0}; run `scripts/setup`, or set runtime.library to its path"
     )]
-    Library {
-        /// What the loader reported.
-        detail: String,
-    },
-    /// A provider or its device is missing.
-    #[error("{detail}")]
-    Unavailable {
-        /// What is missing, and how to get it.
-        detail: String,
-    },
+    Library(String),
+    /// A provider or its device is missing. The message says how to get it.
+    #[error("{0}")]
+    Unavailable(String),
     /// The device has no memory left for the request.
-    #[error("the device is out of memory: {detail}")]
-    OutOfMemory {
-        /// What the runtime reported.
-        detail: String,
-    },
+    #[error("the device is out of memory: {0}")]
+    OutOfMemory(String),
     /// A model file could not be loaded.
     #[error("cannot load the model file {path}: {detail}")]
     Load {
@@ -237,24 +228,19 @@ pub enum BackendError {
         detail: String,
     },
     /// A run failed.
-    #[error("the model run failed: {detail}")]
-    Run {
-        /// What the runtime reported.
-        detail: String,
-    },
+    #[error("the model run failed: {0}")]
+    Run(String),
 }
 
 impl BackendError {
     /// Returns the error of a run that failed.
     pub fn run(detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self::Run { detail }
+        Self::Run(detail.into())
     }
 
     /// Returns the error of a provider or a device that is missing.
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self::Unavailable { detail }
+        Self::Unavailable(detail.into())
     }
 }
 

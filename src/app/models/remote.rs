@@ -47,9 +47,9 @@ impl Session for Away {
     }
 
     fn run(&mut self, _batch: Batch<'_>) -> Result<Vec<Tensor>, BackendError> {
-        Err(BackendError::Unavailable {
-            detail: "the remote model server is unavailable".to_owned(),
-        })
+        Err(BackendError::unavailable(
+            "the remote model server is unavailable",
+        ))
     }
 }
 
@@ -67,8 +67,8 @@ impl Session for Discreet {
             tracing::warn!(%error, rows, "a run of the remote model failed");
             let detail = "the model server failed; see the log for the reason".to_owned();
             match error {
-                BackendError::OutOfMemory { .. } => BackendError::OutOfMemory { detail },
-                _ => BackendError::Run { detail },
+                BackendError::OutOfMemory(_) => BackendError::OutOfMemory(detail),
+                _ => BackendError::Run(detail),
             }
         })
     }

@@ -2,6 +2,7 @@
 //! implements it.
 
 use std::{
+    fmt::Display,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -86,7 +87,7 @@ impl Remote {
     }
 }
 
-fn describe(model: &str, server: &BaseUrl, failure: &Failure) -> String {
+fn describe(model: &str, server: &BaseUrl, failure: impl Display) -> String {
     format!("the model `{model}` on {server}: {failure}")
 }
 
@@ -97,17 +98,14 @@ impl Kserve {
     /// # Errors
     /// Returns [`BackendError::Unavailable`] if the server or the model cannot be used. The error says why.
     pub async fn open(spec: &RemoteSpec, context: RemoteContext) -> Result<Self, BackendError> {
-        let unavailable = |detail| BackendError::Unavailable { detail };
         spec.check()
-            .map_err(|(field, reason)| unavailable(format!("remote.{field}: {reason}")))?;
+            .map_err(|(field, reason)| format!("remote.{field}: {reason}"))
+            .map_err(BackendError::Unavailable)?;
         if context.token.is_some() && !spec.url.is_private() {
             tracing::warn!(server = %spec.url, "the token is sent in clear; use an https address");
         }
         let client = Client::new(spec, context.token.as_ref()).map_err(|detail| {
-            unavailable(format!(
-                "the model `{}` on {}: {detail}",
-                spec.model, spec.url
-            ))
+            BackendError::Unavailable(describe(&spec.model, &spec.url, detail))
         })?;
         let policy = Policy {
             retries: spec.retries,
@@ -119,7 +117,9 @@ impl Kserve {
             .run(rng.fork(), |_| (), || client.metadata())
             .await
             .and_then(|json| metadata::described(spec, &json))
-            .map_err(|failure| unavailable(describe(&spec.model, &spec.url, &failure)))?;
+            .map_err(|failure| {
+                BackendError::Unavailable(describe(&spec.model, &spec.url, failure))
+            })?;
         tracing::info!(model = %spec.model, server = %spec.url, version = described.version, "the remote model is ready");
         Ok(Self {
             remote: Arc::new(Remote {

@@ -64,16 +64,15 @@ impl OpenvinoBackend {
     /// precision.
     fn device(&self, placement: DevicePlacement) -> Result<String, BackendError> {
         let core = self.core()?.lock().unwrap_or_else(PoisonError::into_inner);
-        let unavailable = |detail: String| BackendError::Unavailable { detail };
-        let failed = |error: InferenceError| unavailable(message(&error));
+        let failed = |error: InferenceError| BackendError::Unavailable(message(&error));
         if placement.provider.is_on_cpu() {
             let capabilities = core
                 .get_property(&DeviceType::CPU, &PropertyKey::DeviceCapabilities)
                 .map_err(failed)?;
             let has_bf16 = capabilities.split_whitespace().any(|name| name == "BF16");
             if placement.precision == Precision::Reduced && !has_bf16 {
-                return Err(unavailable(
-                    "this processor does not compute in bf16".to_owned(),
+                return Err(BackendError::unavailable(
+                    "this processor does not compute in bf16",
                 ));
             }
             return Ok(DeviceType::CPU.as_ref().to_owned());
@@ -85,7 +84,7 @@ impl OpenvinoBackend {
             .filter(|name: &&str| name.starts_with("GPU"));
         let gpu = gpus.nth(placement.index as usize).map(str::to_owned);
         gpu.ok_or_else(|| {
-            unavailable(format!(
+            BackendError::Unavailable(format!(
                 "it finds no GPU {}; it needs a GPU of Intel with its OpenCL driver, and `scripts/setup --openvino-gpu`",
                 placement.index
             ))

@@ -45,9 +45,8 @@ impl OrtBackend {
     /// # Errors
     /// Returns [`BackendError::Library`] if the library is missing or has the wrong version.
     pub fn load(library: &Path, plugins: &Path) -> Result<Self, BackendError> {
-        let refused = |detail: String| BackendError::Library {
-            detail: format!("{}: {detail}", library.display()),
-        };
+        let refused =
+            |detail: String| BackendError::Library(format!("{}: {detail}", library.display()));
         let environment = ort::init_from(library)
             .map_err(|error| refused(error.to_string()))?
             .with_name("facescan")

@@ -76,7 +76,7 @@ fn loaded(
 /// Returns the conversion of an error that ends the opening of a model.
 fn load_failure(opening: &Opening<'_>) -> impl Fn(TchError) -> BackendError {
     move |error| match failure(&error) {
-        BackendError::Run { detail } => BackendError::Load {
+        BackendError::Run(detail) => BackendError::Load {
             path: opening.model.path(),
             detail,
         },
@@ -86,7 +86,7 @@ fn load_failure(opening: &Opening<'_>) -> impl Fn(TchError) -> BackendError {
 
 /// Returns libtorch's name of a placement's device, if the device exists.
 fn device(placement: DevicePlacement) -> Result<Device, BackendError> {
-    let unavailable = |detail: String| Err(BackendError::Unavailable { detail });
+    let unavailable = |detail: String| Err(BackendError::Unavailable(detail));
     match placement.provider {
         Provider::TorchCpu => Ok(Device::Cpu),
         Provider::TorchCuda => {
@@ -142,9 +142,9 @@ fn failure(error: &TchError) -> BackendError {
         other => other.to_string(),
     };
     if is_out_of_memory(&words) {
-        BackendError::OutOfMemory { detail: words }
+        BackendError::OutOfMemory(words)
     } else {
-        BackendError::Run { detail: words }
+        BackendError::Run(words)
     }
 }
 

@@ -35,9 +35,7 @@ pub(crate) fn health(most_rows: usize) -> Arc<Health> {
 
 /// Returns the error of a run that takes too much memory.
 pub(crate) fn out_of_memory() -> BackendError {
-    BackendError::OutOfMemory {
-        detail: "on purpose".to_owned(),
-    }
+    BackendError::OutOfMemory("on purpose".to_owned())
 }
 
 /// Returns the error of a run that fails.

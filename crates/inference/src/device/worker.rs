@@ -26,11 +26,11 @@ type Job<S> = Box<dyn FnOnce(Result<&mut S, Failure>) + Send>;
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
         let fault = match error {
-            BackendError::OutOfMemory { .. } => Fault::OutOfMemory,
-            BackendError::Library { .. }
-            | BackendError::Unavailable { .. }
+            BackendError::OutOfMemory(_) => Fault::OutOfMemory,
+            BackendError::Library(_)
+            | BackendError::Unavailable(_)
             | BackendError::Load { .. }
-            | BackendError::Run { .. } => Fault::Failed,
+            | BackendError::Run(_) => Fault::Failed,
         };
         Self {
             fault,

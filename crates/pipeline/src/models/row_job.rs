@@ -165,9 +165,10 @@ impl<P: Pixels> ImageJob for RowJob<P> {
                 Layout::Nchw => row,
                 Layout::Nhwc => interleave(&row),
             }),
-            (shape, _) => Err(BackendError::Run {
-                detail: format!("the graph returned {shape:?} instead of {:?}", self.shape()),
-            }),
+            (shape, _) => Err(BackendError::Run(format!(
+                "the graph returned {shape:?} instead of {:?}",
+                self.shape()
+            ))),
         }
     }
 

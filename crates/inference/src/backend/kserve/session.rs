@@ -34,9 +34,9 @@ impl Session for RemoteSession {
             let detail = self.remote.describe(&failure);
             // The engine divides a batch that a device has no memory for.
             if batch.rows() > 1 && failure.may_be_of_the_size() {
-                BackendError::OutOfMemory { detail }
+                BackendError::OutOfMemory(detail)
             } else {
-                BackendError::Run { detail }
+                BackendError::Run(detail)
             }
         })
     }

@@ -217,10 +217,7 @@ fn inputs_that_do_not_fit_are_an_error() {
         let mut inputs = plan.inputs(&source, [0; 3], &LEVELS);
         inputs.pop();
         let refused = session.run(&inputs);
-        assert!(
-            matches!(refused, Err(BackendError::Run { .. })),
-            "{runtime}"
-        );
+        assert!(matches!(refused, Err(BackendError::Run(_))), "{runtime}");
         let inputs = plan.inputs(&source, [0; 3], &LEVELS);
         let outputs = session.run(&inputs).unwrap();
         assert_eq!(outputs.len(), 1, "{runtime} still runs");

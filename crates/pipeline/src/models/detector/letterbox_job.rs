@@ -53,12 +53,10 @@ impl<P: Pixels> ImageJob for LetterboxJob<P> {
         let inputs = plan.inputs(image, [0; 3], &self.normalization);
         match only_output(session.run(&inputs)?)? {
             (_, Samples::F32(row)) if row.len() == self.letterbox.row_len() => Ok(row),
-            (shape, _) => Err(BackendError::Run {
-                detail: format!(
-                    "the graph returned {shape:?} instead of a row for {:?}",
-                    self.letterbox.input
-                ),
-            }),
+            (shape, _) => Err(BackendError::Run(format!(
+                "the graph returned {shape:?} instead of a row for {:?}",
+                self.letterbox.input
+            ))),
         }
     }
 

@@ -63,8 +63,10 @@ impl ImageJob for FinishJob {
             Samples::U8(bytes) => RgbImage::from_raw(size.0, size.1, bytes),
             Samples::F32(_) => None,
         };
-        image.ok_or_else(|| BackendError::Run {
-            detail: format!("the graph returned {shape:?} instead of an image of {size:?}"),
+        image.ok_or_else(|| {
+            BackendError::Run(format!(
+                "the graph returned {shape:?} instead of an image of {size:?}"
+            ))
         })
     }
 

@@ -103,11 +103,11 @@ impl ImageJob for BlurJob {
             Samples::U8(tiles) => plan.pixels(&tiles),
             Samples::F32(_) => None,
         };
-        pixels.ok_or_else(|| BackendError::Run {
-            detail: format!(
+        pixels.ok_or_else(|| {
+            BackendError::Run(format!(
                 "the graph returned {shape:?} for the region {:?}",
                 self.region
-            ),
+            ))
         })
     }
 
