@@ -98,9 +98,12 @@ impl Registry {
         self.models
             .iter()
             .find(|model| model.id == id)
-            .ok_or_else(|| RegistryError::Unknown {
-                model: id.to_owned(),
-                known: self.models.iter().map(|m| m.id.clone()).collect(),
+            .ok_or_else(|| {
+                let known: Vec<&str> = self.models.iter().map(|m| m.id.as_str()).collect();
+                RegistryError::Invalid(format!(
+                    "model `{id}` is not in the registry; there are {}",
+                    known.join(", ")
+                ))
             })
     }
 
@@ -176,10 +179,7 @@ impl ModelSpec {
 
 /// Reads a registry file. The YAML becomes plain values first, so that an error in an entry can name its model.
 fn parse(text: &str, path: &Path) -> Result<Vec<ModelSpec>, RegistryError> {
-    let broken = |reason: String| RegistryError::Syntax {
-        path: path.to_owned(),
-        reason,
-    };
+    let broken = |reason: String| RegistryError::Invalid(format!("{}: {reason}", path.display()));
     let document: Value =
         serde_saphyr::from_str(text).map_err(|error| broken(error.to_string()))?;
     let Value::Object(mut document) = document else {

@@ -15,9 +15,8 @@ pub fn read(entry: Value, number: usize) -> Result<ModelSpec, RegistryError> {
         Some(Value::String(id)) => id.clone(),
         _ => format!("#{}", number + 1),
     };
-    let model: ModelSpec = serde_path_to_error::deserialize(entry).map_err(|error| {
-        RegistryError::invalid(&name, &error.path().to_string(), error.inner().to_string())
-    })?;
+    let model: ModelSpec = serde_path_to_error::deserialize(entry)
+        .map_err(|error| RegistryError::invalid(&name, &error.path().to_string(), error.inner()))?;
     check(&model)?;
     Ok(model)
 }
