@@ -133,9 +133,7 @@ fn prepare_each<'a>(
         .iter()
         .map(|&model| match prepare(model, shipped_dir, models_dir) {
             Ok(prepared) => Ok((model, Some(prepared))),
-            Err(PrepareError::ShippedMissing { .. }) if !named && opt_in(model) => {
-                Ok((model, None))
-            }
+            Err(PrepareError::ShippedMissing(_)) if !named && opt_in(model) => Ok((model, None)),
             Err(error) => Err(error).with_context(|| format!("cannot prepare `{}`", model.id)),
         })
         .collect()

@@ -27,23 +27,10 @@ use super::{
 /// The reason why a model could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The registry entry has no `prepare` section: its file is used as it is.
-    #[error("model `{model}` has no `prepare` section in the registry: its file is used as it is")]
-    NoRecipe {
-        /// The registry id.
-        model: String,
-    },
-    /// The shipped file is missing.
-    #[error("model `{model}`: there is no {}: {hint}", path.display())]
-    ShippedMissing {
-        /// The registry id.
-        model: String,
-        /// Where it was expected.
-        path: PathBuf,
-        /// The command that fetches it.
-        hint: &'static str,
-    },
-    /// The shipped file is not the one the recipe was written for, or the rewritten file is not the one in the registry.
+    /// The shipped file is missing. The message has the command that fetches it.
+    #[error("{0}")]
+    ShippedMissing(String),
+    /// The entry has no `prepare` section, or the shipped or the rewritten file is not the one in the registry.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The bytes are not a model that these structs hold completely.
@@ -88,9 +75,11 @@ pub fn prepare(
     models_dir: &Path,
 ) -> Result<PreparedModel, PrepareError> {
     let Some(recipe) = &spec.prepare else {
-        return Err(PrepareError::NoRecipe {
-            model: spec.id.clone(),
-        });
+        return Err(RegistryError::Invalid(format!(
+            "model `{}` has no `prepare` section in the registry: its file is used as it is",
+            spec.id
+        ))
+        .into());
     };
     let path = spec.path(models_dir);
     let io = |source| PrepareError::Io {
@@ -132,15 +121,12 @@ fn read_shipped(
     let path = shipped_dir.join(&recipe.file);
     let bytes = fs::read(&path).map_err(|source| {
         if source.kind() == std::io::ErrorKind::NotFound {
-            PrepareError::ShippedMissing {
-                model: spec.id.clone(),
-                path: path.clone(),
-                hint: if recipe.opt_in {
-                    "`scripts/setup --tests` fetches it"
-                } else {
-                    "`scripts/setup` fetches it"
-                },
-            }
+            PrepareError::ShippedMissing(format!(
+                "model `{}`: there is no {}: `scripts/setup{}` fetches it",
+                spec.id,
+                path.display(),
+                if recipe.opt_in { " --tests" } else { "" }
+            ))
         } else {
             PrepareError::Io {
                 path: path.clone(),
