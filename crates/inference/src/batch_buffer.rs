@@ -16,9 +16,7 @@ pub(super) struct BatchBuffer {
     /// The part that no row has been split off yet.
     rest: BytesMut,
     row_bytes: usize,
-    /// The size of all rows, with those that are split off.
-    total_bytes: usize,
-    /// The size of the memory, at least `total_bytes`.
+    /// The size of the memory, at least that of all rows.
     capacity: usize,
 }
 
@@ -45,7 +43,6 @@ impl BatchBuffer {
         Self {
             rest,
             row_bytes,
-            total_bytes,
             capacity: total_bytes,
         }
     }
@@ -64,9 +61,8 @@ impl BatchBuffer {
     /// Changes the number and the length of the rows. No row may be split off.
     pub fn reshaped(mut self, rows: usize, row_len: usize) -> Self {
         self.row_bytes = row_len * size_of::<f32>();
-        self.total_bytes = rows * self.row_bytes;
         // This does not move the memory, because it has room for rows that suit it.
-        self.rest.resize(self.total_bytes, 0);
+        self.rest.resize(rows * self.row_bytes, 0);
         self
     }
 

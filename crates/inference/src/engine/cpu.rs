@@ -45,6 +45,7 @@ pub type SessionOpener = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> 
 struct CpuSession {
     session: Box<dyn Session>,
     placement: DevicePlacement,
+    is_over_all_cores: bool,
 }
 
 /// The free sessions.
@@ -57,24 +58,18 @@ pub(super) struct CpuSessions {
 impl CpuSessions {
     pub(super) fn new(sessions: Sessions) -> Self {
         let placement = sessions.placement;
-        let placed = |session| CpuSession { session, placement };
+        let placed = |is_over_all_cores| {
+            move |session| CpuSession {
+                session,
+                placement,
+                is_over_all_cores,
+            }
+        };
+        let per_worker = sessions.per_worker.into_iter();
         Self {
-            per_worker: sessions.per_worker.into_iter().map(placed).collect(),
-            all_cores: sessions.all_cores.map(placed),
+            per_worker: per_worker.map(placed(false)).collect(),
+            all_cores: sessions.all_cores.map(placed(true)),
             replacement: sessions.replacement,
-        }
-    }
-}
-
-enum LeasedSession {
-    AllCores(CpuSession),
-    PerWorker(CpuSession),
-}
-
-impl LeasedSession {
-    fn get(&mut self) -> &mut CpuSession {
-        match self {
-            Self::AllCores(session) | Self::PerWorker(session) => session,
         }
     }
 }
@@ -104,7 +99,7 @@ impl Shared {
         };
         if let Some(sub_batch) = self.next_sub_batch() {
             let span = sub_batch.staged.span.clone();
-            span.in_scope(|| self.run(session.get(), sub_batch));
+            span.in_scope(|| self.run(&mut session, sub_batch));
         }
         self.put_back(session);
         if self.has_ready() {
@@ -197,21 +192,22 @@ impl Shared {
     }
 
     /// Returns the session over all cores if there is only one row to run, otherwise a session per worker.
-    fn lease_session(&self) -> Option<LeasedSession> {
+    fn lease_session(&self) -> Option<CpuSession> {
         let is_single = self.pool.is_quiet()
             && self.sub_batches().len() + self.batcher().waiting_for(Route::Cpu) == 1;
         let mut sessions = self.sessions();
         if is_single && let Some(session) = sessions.all_cores.take() {
-            return Some(LeasedSession::AllCores(session));
+            return Some(session);
         }
-        sessions.per_worker.pop().map(LeasedSession::PerWorker)
+        sessions.per_worker.pop()
     }
 
-    fn put_back(&self, session: LeasedSession) {
+    fn put_back(&self, session: CpuSession) {
         let mut sessions = self.sessions();
-        match session {
-            LeasedSession::AllCores(session) => sessions.all_cores = Some(session),
-            LeasedSession::PerWorker(session) => sessions.per_worker.push(session),
+        if session.is_over_all_cores {
+            sessions.all_cores = Some(session);
+        } else {
+            sessions.per_worker.push(session);
         }
     }
 
@@ -239,10 +235,8 @@ impl Shared {
         if let (Err(error), Some(open), false) = (&ran, replacement, sub_batch.is_abandoned()) {
             tracing::warn!(%error, "a run failed on the cpu's provider; the runtime's own kernels replace it");
             if let Ok(session) = open() {
-                *leased = CpuSession {
-                    session,
-                    placement: DevicePlacement::CPU,
-                };
+                leased.session = session;
+                leased.placement = DevicePlacement::CPU;
                 ran = run_caught(leased.session.as_mut(), batch);
             }
         }

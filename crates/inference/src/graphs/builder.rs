@@ -23,20 +23,11 @@ pub const END: i64 = i64::MAX;
 
 /// The type of a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub enum Kind {
-    U8,
-    I32,
-    F32,
-}
-
-impl Kind {
-    fn number(self) -> i32 {
-        match self {
-            Self::U8 => data_type::UINT8,
-            Self::I32 => data_type::INT32,
-            Self::F32 => data_type::FLOAT,
-        }
-    }
+    U8 = data_type::UINT8,
+    I32 = data_type::INT32,
+    F32 = data_type::FLOAT,
 }
 
 /// A dimension of an input or output.
@@ -216,7 +207,7 @@ impl Value {
     }
 
     pub fn cast(&self, kind: Kind) -> Value {
-        let to = AttributeProto::from_integer("to", i64::from(kind.number()));
+        let to = AttributeProto::from_integer("to", kind as i64);
         self.node("Cast", &[], vec![to])
     }
 
@@ -315,5 +306,5 @@ fn declared(name: &str, kind: Kind, dims: &[Dim]) -> ValueInfoProto {
         Dim::Is(size) => Dimension::fixed(size),
         Dim::Free(name) => Dimension::dynamic(name),
     });
-    ValueInfoProto::new(name, kind.number(), dim.collect())
+    ValueInfoProto::new(name, kind as i32, dim.collect())
 }

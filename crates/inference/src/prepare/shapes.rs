@@ -1,7 +1,5 @@
 //! Makes a fixed batch and image size dynamic.
 
-use std::collections::HashMap;
-
 use super::{
     PrepareError,
     initializer::{integer_tensor, integers},
@@ -49,22 +47,12 @@ pub fn free_dims(graph: &mut GraphProto, axes: &[(usize, &str)]) -> Result<(), P
 /// Makes each constant Reshape to `[1, …, −1, …]` keep its first dimension. With a batch of N, the 1 would merge the
 /// batch into one row.
 pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError> {
-    let mut shapes = HashMap::new();
-    for node in graph.node.iter().filter(|node| node.op_type() == "Reshape") {
-        let constant = node
-            .input
-            .get(1)
-            .and_then(|name| graph.initializer.iter().find(|t| t.name() == name));
-        if let Some(tensor) = constant {
-            shapes.insert(tensor.name().to_owned(), integers(tensor)?);
-        }
-    }
-    for node in graph
-        .node
-        .iter_mut()
-        .filter(|node| node.op_type() == "Reshape")
-    {
-        let Some(shape) = node.input.get(1).and_then(|name| shapes.get(name)) else {
+    let constants = &mut graph.initializer;
+    let reshapes = graph.node.iter_mut();
+    for node in reshapes.filter(|node| node.op_type() == "Reshape") {
+        let constant = node.input.get(1);
+        let constant = constant.and_then(|name| constants.iter().find(|t| t.name() == name));
+        let Some(shape) = constant.map(integers).transpose()? else {
             continue;
         };
         if let [1, rest @ ..] = shape.as_slice()
@@ -76,7 +64,7 @@ pub fn free_batch_in_reshapes(graph: &mut GraphProto) -> Result<(), PrepareError
                 "{}_batch",
                 node.output.first().map_or("reshape", String::as_str)
             );
-            graph.initializer.push(integer_tensor(&name, &kept));
+            constants.push(integer_tensor(&name, &kept));
             node.input[1] = name;
         }
     }

@@ -73,22 +73,16 @@ fn ports(kind: &str, tensors: &[TensorMetadata]) -> Result<Vec<Port>, Failure> {
 }
 
 fn dims(kind: &str, tensor: &TensorMetadata) -> Result<Vec<Option<usize>>, Failure> {
-    tensor
-        .shape
-        .iter()
-        .map(|&dim| match usize::try_from(dim) {
-            Ok(0) => Err(()),
-            Ok(dim) => Ok(Some(dim)),
-            Err(_) if dim == -1 => Ok(None),
-            Err(_) => Err(()),
-        })
-        .collect::<Result<_, ()>>()
-        .map_err(|()| {
-            Failure::Malformed(format!(
-                "the {kind} `{}` has the shape {:?}",
-                tensor.name, tensor.shape
-            ))
-        })
+    let dims = tensor.shape.iter().map(|&dim| match dim {
+        -1 => Some(None),
+        dim => usize::try_from(dim).ok().filter(|dim| *dim > 0).map(Some),
+    });
+    dims.collect::<Option<_>>().ok_or_else(|| {
+        Failure::Malformed(format!(
+            "the {kind} `{}` has the shape {:?}",
+            tensor.name, tensor.shape
+        ))
+    })
 }
 
 #[cfg(test)]

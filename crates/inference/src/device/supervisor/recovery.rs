@@ -48,21 +48,17 @@ impl<S: 'static> Supervisor<S> {
 /// be dropped.
 async fn recover<S: 'static>(device: Weak<Supervisor<S>>) {
     loop {
-        let pause = match device.upgrade() {
-            Some(device) => match device.parts.health.retry_at() {
-                Some(at) => at.saturating_sub(device.parts.clock.monotonic()),
-                None => return,
-            },
-            None => return,
-        };
+        let pause = device.upgrade().and_then(|device| {
+            let at = device.parts.health.retry_at()?;
+            Some(at.saturating_sub(device.parts.clock.monotonic()))
+        });
+        let Some(pause) = pause else { return };
         tokio::time::sleep(pause).await;
-        match device.upgrade() {
-            Some(device) => {
-                if device.try_to_recover().await {
-                    return;
-                }
-            }
-            None => return,
+        let Some(device) = device.upgrade() else {
+            return;
+        };
+        if device.try_to_recover().await {
+            return;
         }
     }
 }
