@@ -115,39 +115,6 @@ fn shapes_do_not_mix() {
 }
 
 #[test]
-fn a_fixed_batch_is_always_full() {
-    let fixed = Grouping {
-        sizes: BatchSizes::Fixed,
-        ..grouping(3)
-    };
-    let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(fixed), 2, 2);
-    add(&mut batcher, 1.0);
-    let batch = batcher.next_batch(Route::Cpu, NOW).batch.unwrap();
-    assert_eq!(batch.callers.len(), 1);
-    let padded = fixed.padded(1, batch.staged.end);
-    assert_eq!(
-        batch.staged.values(0..padded),
-        [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-    );
-}
-
-#[test]
-fn a_buffer_waits_for_more_rows_no_longer_than_its_delay() {
-    let delay = Duration::from_millis(5);
-    let waits = Grouping {
-        max_delay: delay,
-        ..grouping(2)
-    };
-    let mut batcher: Batcher<Caller> = Batcher::new(on_cpu(waits), 2, 2);
-    add(&mut batcher, 1.0);
-    assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
-    assert_eq!(next(&mut batcher, Route::Cpu, delay), [1.0]);
-    add(&mut batcher, 2.0);
-    add(&mut batcher, 3.0);
-    assert_eq!(next(&mut batcher, Route::Cpu, NOW), [2.0, 3.0], "full");
-}
-
-#[test]
 fn buffers_are_reused_and_a_limited_number_is_kept() {
     let mut batcher = batcher(1);
     let mut addresses = Vec::new();

@@ -44,16 +44,6 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_each_face_stays() {
-        let weak = candidate([1.0, 0.0, 11.0, 10.0], 0.7);
-        let best = candidate([0.0, 0.0, 10.0, 10.0], 0.9);
-        let far = candidate([20.0, 0.0, 30.0, 10.0], 0.8);
-        let all = vec![weak, best.clone(), far.clone()];
-        assert_eq!(nms(all.clone(), 0.3, None), [best.clone(), far]);
-        assert_eq!(nms(all, 0.3, Some(1)), [best]);
-    }
-
-    #[test]
     fn an_overlap_equal_to_the_limit_stays() {
         // 5 of 15 pixels are shared, so the IoU is 1/3.
         let one = candidate([0.0, 0.0, 10.0, 1.0], 0.9);

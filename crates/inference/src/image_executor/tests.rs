@@ -166,25 +166,6 @@ async fn a_job_that_fails_on_the_device_runs_once_on_the_cpu() {
 }
 
 #[tokio::test]
-async fn consecutive_failures_take_the_device_down_and_a_probe_brings_it_back() {
-    let calls = AtomicUsize::new(0);
-    let rig = rig(USUAL, move |number| {
-        // Two probes fail too.
-        if calls.fetch_add(1, Ordering::SeqCst) < 5 {
-            Err(failed())
-        } else {
-            Ok(number * 2)
-        }
-    });
-    for _ in 0..3 {
-        assert!(rig.double(5).await.is_some());
-    }
-    rig.until_recovered().await;
-    assert!(rig.health.is_up());
-    assert_eq!(fallbacks(&rig.health, Fault::Failed), 3);
-}
-
-#[tokio::test]
 async fn a_wrong_result_is_detected_and_never_returned() {
     let is_wrong = Arc::new(AtomicBool::new(true));
     let wrong = Arc::clone(&is_wrong);

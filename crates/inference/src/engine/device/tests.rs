@@ -319,16 +319,6 @@ async fn a_hung_run_falls_back_and_its_late_result_is_ignored() {
 }
 
 #[tokio::test]
-async fn a_device_whose_run_panics_is_opened_again() {
-    let rig = rig(USUAL, |number, batch| {
-        assert!(number != 0, "on purpose");
-        Ok(sums(batch))
-    });
-    assert_eq!(rig.send_together(2).await, [Some(Fault::Failed); 2]);
-    assert_eq!(rig.send_together(2).await, [None; 2]);
-}
-
-#[tokio::test]
 async fn dropping_the_engine_drops_its_device() {
     let held = Arc::new(());
     let weak = Arc::downgrade(&held);

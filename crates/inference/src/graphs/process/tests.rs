@@ -1,4 +1,4 @@
-use image::{Rgb, RgbImage, imageops};
+use image::{Rgb, RgbImage};
 
 use super::*;
 use crate::{
@@ -10,8 +10,7 @@ use crate::{
 };
 use facescan_imaging::{
     preprocess::Placement,
-    resize::{Filter, resize},
-    synthetic::{antialiased, assert_within, fixture_image, noise, synthetic},
+    synthetic::{assert_within, fixture_image, noise, synthetic},
     tensor::{Letterbox, letterbox_into, preprocess_into},
 };
 
@@ -81,10 +80,6 @@ fn as_image(row: &[f32], (width, height): (u32, u32)) -> RgbImage {
     })
 }
 
-fn placed(scaled: (u32, u32), output: (u32, u32), at: (i64, i64)) -> Placement {
-    Placement { scaled, output, at }
-}
-
 fn stretched(session: &mut Graph, source: &RgbImage, to: (u32, u32)) -> Vec<f32> {
     let plan = BilinearPlan::new(source.dimensions(), &Placement::stretch(to));
     let (shape, row) = floats(session, &plan.inputs(source, [0; 3], &LEVELS));
@@ -136,75 +131,6 @@ fn the_torchvision_profile_is_the_cpus_to_one_level() {
                 let what = format!("{name} on {runtime}");
                 assert_within(&ours, &as_image(&expected, to), 1, &what);
             }
-        }
-    }
-}
-
-#[test]
-fn the_jax_profile_is_the_definition_to_a_thousandth_of_a_level() {
-    for (from, to) in [
-        ((120, 90), (37, 41)),
-        ((17, 300), (50, 20)),
-        ((1, 1), (3, 2)),
-        ((5, 4), (5, 4)),
-    ] {
-        let source = noise(from.0, from.1);
-        for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::None)) {
-            let ours = stretched(&mut session, &source, to);
-            for (ours, exact) in ours.iter().zip(antialiased(&source, to)) {
-                let close = (f64::from(*ours) - exact).abs() < 1e-3;
-                assert!(close, "{runtime}: {ours}, exactly {exact}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_normalized_row_is_the_cpus_to_a_hundred_thousandth() {
-    // An image of the network's size is not resized, so it cannot differ.
-    let source = noise(32, 24);
-    for order in [ChannelOrder::Rgb, ChannelOrder::Bgr] {
-        let mut expected = vec![f32::NAN; 3 * 32 * 24];
-        preprocess_into(&source, (32, 24), &imagenet(order), &mut expected);
-        let plan = BilinearPlan::new((32, 24), &Placement::stretch((32, 24)));
-        let inputs = plan.inputs(&source, [0; 3], &imagenet(order));
-        for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
-            let (_, row) = floats(&mut session, &inputs);
-            for (ours, expected) in row.iter().zip(&expected) {
-                let close = (ours - expected).abs() <= 1e-5 * expected.abs();
-                assert!(close, "{runtime}: {ours}, expected {expected}");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_center_crop_is_the_middle_of_the_scaled_image() {
-    let source = noise(60, 90);
-    let plan = BilinearPlan::new((60, 90), &placed((32, 48), (32, 32), (0, -8)));
-    let inputs = plan.inputs(&source, [0; 3], &LEVELS);
-    let scaled = resize(&source, 32, 48, Filter::Bilinear);
-    let middle = imageops::crop_imm(&scaled, 0, 8, 32, 32).to_image();
-    for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
-        let (_, row) = floats(&mut session, &inputs);
-        assert_within(&as_image(&row, (32, 32)), &middle, 1, runtime);
-    }
-}
-
-#[test]
-fn padding_has_the_pad_value_and_does_not_change_the_image() {
-    let source = noise(60, 90);
-    let plan = BilinearPlan::new((60, 90), &placed((20, 30), (30, 30), (5, 0)));
-    let inputs = plan.inputs(&source, [7, 114, 255], &LEVELS);
-    let mut expected = RgbImage::from_pixel(30, 30, Rgb([7, 114, 255]));
-    let scaled = resize(&source, 20, 30, Filter::Bilinear);
-    imageops::replace(&mut expected, &scaled, 5, 0);
-    for (runtime, mut session) in open_each(ImageGraph::Bilinear(Rounding::Once)) {
-        let (_, row) = floats(&mut session, &inputs);
-        let ours = as_image(&row, (30, 30));
-        assert_within(&ours, &expected, 1, runtime);
-        for (x, _, pixel) in ours.enumerate_pixels() {
-            assert!((5..25).contains(&x) || pixel.0 == [7, 114, 255], "{x}");
         }
     }
 }
