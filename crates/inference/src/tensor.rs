@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// A dense f32 tensor in row-major order; `data.len()` is the product of `shape`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -22,7 +24,7 @@ impl Tensor {
 }
 
 /// A graph's declared inputs and outputs, as a loaded session reports them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Signature {
     /// Inputs in graph order.
     pub inputs: Vec<Port>,
@@ -31,14 +33,19 @@ pub struct Signature {
 }
 
 /// One input or output of a graph.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Port {
     /// The name in the graph.
     pub name: String,
     /// Dimensions. `None` for a dynamic one.
     pub dims: Vec<Option<usize>>,
-    /// Whether its elements are f32.
+    /// Whether its elements are f32. A TorchScript program has no other ports and does not say so.
+    #[serde(skip, default = "always")]
     pub is_f32: bool,
+}
+
+fn always() -> bool {
+    true
 }
 
 impl fmt::Display for Port {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use tch::{CModule, Device, IValue, Kind, TchError, Tensor as Torch};
 
 use super::failure;
 use crate::{
     backend::{BackendError, Batch, Session},
-    tensor::{Port, Signature, Tensor},
+    tensor::{Signature, Tensor},
 };
 
 /// A TorchScript program that `scripts/torchscript` made.
@@ -19,29 +18,6 @@ pub(super) struct Loaded {
     signature: Signature,
 }
 
-/// What the program's method `signature` returns, as JSON.
-#[derive(Deserialize)]
-struct DeclaredSignature {
-    inputs: Vec<DeclaredPort>,
-    outputs: Vec<DeclaredPort>,
-}
-
-#[derive(Deserialize)]
-struct DeclaredPort {
-    name: String,
-    dims: Vec<Option<usize>>,
-}
-
-impl From<DeclaredPort> for Port {
-    fn from(port: DeclaredPort) -> Self {
-        Self {
-            name: port.name,
-            dims: port.dims,
-            is_f32: true,
-        }
-    }
-}
-
 impl Loaded {
     pub(super) fn new(module: Arc<CModule>, device: Device) -> Result<Self, TchError> {
         let unreadable =
@@ -50,15 +26,12 @@ impl Loaded {
             IValue::String(text) => text,
             other => return Err(unreadable(format!("gives {other:?}"))),
         };
-        let declared: DeclaredSignature =
+        let signature =
             serde_json::from_str(&declared).map_err(|error| unreadable(error.to_string()))?;
         Ok(Self {
             module,
             device,
-            signature: Signature {
-                inputs: declared.inputs.into_iter().map(Port::from).collect(),
-                outputs: declared.outputs.into_iter().map(Port::from).collect(),
-            },
+            signature,
         })
     }
 

@@ -42,6 +42,14 @@ fn read(head: &Value, values: &[u8]) -> Result<Vec<Tensor>, Failure> {
     .outputs(expected(&signature()))
 }
 
+/// Returns what is wrong with a response.
+fn fault(head_len: Option<usize>, bytes: impl Into<Bytes>, signature: &Signature) -> String {
+    let bytes = bytes.into();
+    let response = InferResponse { head_len, bytes };
+    let failure = response.outputs(expected(signature)).unwrap_err();
+    failure.to_string()
+}
+
 fn expected(signature: &Signature) -> ExpectedResponse<'_> {
     ExpectedResponse {
         id: "7",
@@ -146,14 +154,7 @@ fn a_free_dimension_cannot_overflow_a_size() {
         "parameters": {"binary_data_size": 8},
     }]);
     let head = head.to_string();
-    let response = InferResponse {
-        head_len: Some(head.len()),
-        bytes: head.into(),
-    };
-    let told = response
-        .outputs(expected(&signature))
-        .unwrap_err()
-        .to_string();
+    let told = fault(Some(head.len()), head, &signature);
     assert!(told.contains("is to have 8 bytes"), "{told}");
 }
 
@@ -181,14 +182,8 @@ fn the_head_is_as_long_as_the_header_says() {
         (Some(head.len() + 1), "its JSON: trailing characters"),
         (Some(0), "its JSON: EOF"),
     ] {
-        let response = InferResponse {
-            head_len,
-            bytes: [head.as_bytes(), &[b'x'; 24]].concat().into(),
-        };
-        let told = response
-            .outputs(expected(&signature()))
-            .unwrap_err()
-            .to_string();
+        let bytes = [head.as_bytes(), &[b'x'; 24]].concat();
+        let told = fault(head_len, bytes, &signature());
         assert!(told.contains(says), "{head_len:?}: {told}");
     }
 }
