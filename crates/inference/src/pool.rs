@@ -3,10 +3,7 @@
 use std::{
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -114,7 +111,6 @@ pub struct PoolLoad {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    skipped: AtomicU64,
     options: PoolOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -216,7 +212,6 @@ impl CpuPool {
         let shared = Arc::new(Shared {
             queue: Mutex::new(queue),
             wake: Condvar::new(),
-            skipped: AtomicU64::new(0),
             options,
             threads: Mutex::default(),
         });
@@ -260,12 +255,11 @@ impl CpuPool {
         F: FnOnce() -> T + Send + 'static,
     {
         let (reply, result) = oneshot::channel();
-        let (shared, span) = (Arc::clone(&self.shared), Span::current());
+        let span = Span::current();
         let (context, abandon) = JobContext::new(tenant);
         let tenant = context.tenant.clone();
         let job = Box::new(move || {
             if reply.is_closed() {
-                shared.skipped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             let job = AssertUnwindSafe(|| context.scope(|| span.in_scope(job)));
@@ -305,16 +299,6 @@ impl CpuPool {
     /// Returns whether all jobs of late were for one tenant. A job that cannot give up its turn delays nobody else then.
     pub fn has_one_tenant(&self) -> bool {
         self.shared.queue().has_one_tenant()
-    }
-
-    /// Returns the number of jobs that were skipped because their callers had left.
-    pub fn skipped(&self) -> u64 {
-        self.shared.skipped.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of jobs that wait for a turn.
-    pub fn queued(&self) -> usize {
-        self.shared.queue().load().waiting
     }
 
     /// Returns a function that reports how busy the pool is. It does not keep the pool alive.

@@ -4,31 +4,14 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use async_task::Runnable;
 use futures::FutureExt;
 use tracing::Instrument;
 
-use super::{CpuPool, Job, PoolError, Shared, Stage, Tenant, turn::JobContext};
-
-/// Counts a future as skipped if it is dropped before its first poll.
-struct NotStarted(Option<Arc<Shared>>);
-
-impl NotStarted {
-    fn start(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for NotStarted {
-    fn drop(&mut self) {
-        if let Some(shared) = &self.0 {
-            shared.skipped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
+use super::{CpuPool, Job, PoolError, Stage, Tenant, turn::JobContext};
 
 impl CpuPool {
     /// Runs a future of a tenant on the pool's threads, in the current span. Its first poll waits in the queue of `stage`.
@@ -48,11 +31,9 @@ impl CpuPool {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let not_started = NotStarted(Some(Arc::clone(&self.shared)));
         let (context, abandon) = JobContext::new(tenant);
         let tenant = context.tenant.clone();
         let caught = async move {
-            not_started.start();
             let mut future = pin!(AssertUnwindSafe(future).catch_unwind());
             poll_fn(|task| context.scope(|| future.as_mut().poll(task))).await
         }
@@ -129,7 +110,6 @@ mod tests {
         running.await.unwrap();
         pool.run(Stage::Begin, || ()).await.unwrap();
         assert!(never.is_closed());
-        assert_eq!(pool.skipped(), 1);
 
         let (mut never, wait) = oneshot::channel::<()>();
         let (waits, is_waiting) = oneshot::channel();
@@ -141,7 +121,6 @@ mod tests {
         is_waiting.await.unwrap();
         drop(driven);
         never.closed().await;
-        assert_eq!(pool.skipped(), 1, "it had started");
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ async fn results_come_back_from_other_threads() {
     );
     assert_ne!(a.unwrap(), caller);
     assert_eq!(b, Ok(42));
-    assert_eq!((pool.threads(), pool.skipped()), (2, 0));
+    assert_eq!(pool.threads(), 2);
 }
 
 #[tokio::test]
@@ -58,11 +58,9 @@ async fn a_job_nobody_waits_for_is_skipped() {
     let (release, running) = occupy(&pool);
     let (ran, has_run) = mpsc::channel();
     drop(pool.run(Stage::Begin, move || ran.send(()).unwrap()));
-    assert_eq!(pool.queued(), 1);
     drop(release);
     running.await.unwrap();
     assert_eq!(pool.run(Stage::Begin, || 2).await, Ok(2));
-    assert_eq!(pool.skipped(), 1);
     assert!(has_run.recv().is_err(), "the job was dropped, not run");
 }
 
