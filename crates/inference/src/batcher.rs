@@ -25,8 +25,8 @@ pub(super) trait Reply {
 /// The state of one engine's rows. `R` replies to a row's caller.
 pub(super) struct Batcher<R> {
     groupings: RouteGroupings,
-    /// The route of newly claimed rows.
-    route: Route,
+    /// The route of newly claimed rows. If it is the CPU, the CPU may also run the rows that were claimed for the device.
+    pub route: Route,
     /// The open buffers, oldest first.
     open: VecDeque<OpenBuffer<R>>,
     /// The buffers that are kept for reuse, least recently used first.
@@ -70,7 +70,8 @@ struct CommittedRow<R> {
 pub(super) struct RowSlot {
     buffer: u64,
     row: usize,
-    route: Route,
+    /// The route for which the row was claimed.
+    pub route: Route,
 }
 
 /// A row for its caller to write.
@@ -92,13 +93,6 @@ pub(super) struct StagedRows {
     pub is_oversized: bool,
     /// The span of the first row's caller.
     pub span: Span,
-}
-
-impl RowSlot {
-    /// Returns the route for which the row was claimed.
-    pub fn route(&self) -> Route {
-        self.route
-    }
 }
 
 impl StagedRows {
@@ -140,17 +134,6 @@ impl<R: Reply> Batcher<R> {
             max_spare_bytes: groupings.max_rows() * usual_row_len * size_of::<f32>(),
             next_id: 0,
         }
-    }
-
-    /// Returns the route of newly claimed rows.
-    pub fn route(&self) -> Route {
-        self.route
-    }
-
-    /// Changes the route of newly claimed rows. If the route is the CPU, the CPU may also run the rows that were
-    /// claimed for the device.
-    pub fn set_route(&mut self, route: Route) {
-        self.route = route;
     }
 
     /// Claims the next row of an open buffer of this shape, or the first row of a new buffer.

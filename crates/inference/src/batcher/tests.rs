@@ -194,19 +194,19 @@ fn rows_go_to_the_cpu_while_the_device_is_down() {
     }
     assert!(batcher.next_batch(Route::Cpu, NOW).batch.is_none());
     assert!(!batcher.has_ready(Route::Cpu, NOW));
-    batcher.set_route(Route::Cpu);
+    batcher.route = Route::Cpu;
     add(&mut batcher, 4.0);
     assert!(
         batcher.next_batch(Route::Device, NOW).batch.is_some(),
         "the device still gets the batch that was claimed for it"
     );
-    batcher.set_route(Route::Device);
+    batcher.route = Route::Device;
     add(&mut batcher, 5.0);
-    batcher.set_route(Route::Cpu);
+    batcher.route = Route::Cpu;
     assert_eq!(batcher.waiting_for(Route::Cpu), 2);
     assert_eq!(next(&mut batcher, Route::Cpu, NOW), [4.0]);
     assert_eq!(next(&mut batcher, Route::Cpu, NOW), [5.0]);
-    batcher.set_route(Route::Device);
+    batcher.route = Route::Device;
     add(&mut batcher, 6.0);
     assert_eq!(next(&mut batcher, Route::Device, NOW), [6.0]);
 }

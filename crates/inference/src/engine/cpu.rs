@@ -138,7 +138,7 @@ impl Shared {
         let now = self.clock.monotonic();
         let (next, route) = {
             let mut batcher = self.batcher();
-            (batcher.next_batch(Route::Cpu, now), batcher.route())
+            (batcher.next_batch(Route::Cpu, now), batcher.route)
         };
         self.metrics.skipped(next.skipped);
         let mut sub_batch = SubBatch::from(next.batch?);

@@ -342,10 +342,10 @@ impl Shared {
     fn send_to(self: &Arc<Self>, route: Route) {
         {
             let mut batcher = self.batcher();
-            if batcher.route() == route {
+            if batcher.route == route {
                 return;
             }
-            batcher.set_route(route);
+            batcher.route = route;
         }
         for _ in 0..self.pool.threads() {
             self.queue_dispatch();

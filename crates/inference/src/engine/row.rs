@@ -23,7 +23,7 @@ impl Row {
         let now = shared.clock.monotonic();
         let claimed = shared.batcher().claim(row_shape, now);
         if claimed.opens_buffer {
-            shared.start_delay_timer(claimed.slot.route());
+            shared.start_delay_timer(claimed.slot.route);
         }
         Self {
             shared: Arc::clone(shared),
@@ -62,7 +62,7 @@ impl Row {
             let route = {
                 let mut batcher = shared.batcher();
                 batcher.commit(&slot, memory, reply, now);
-                batcher.effective_route(slot.route())
+                batcher.effective_route(slot.route)
             };
             shared.dispatch(route, timing);
         }
@@ -76,7 +76,7 @@ impl Drop for Row {
             let route = {
                 let mut batcher = self.shared.batcher();
                 batcher.give_up(&slot, memory);
-                batcher.effective_route(slot.route())
+                batcher.effective_route(slot.route)
             };
             // The rest of the batch may have waited for this row only.
             self.shared.dispatch(route, RunTiming::Queued);

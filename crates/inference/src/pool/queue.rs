@@ -80,10 +80,6 @@ impl Queue {
         self.waiting == 0
     }
 
-    pub(super) fn turns(&self) -> usize {
-        self.turns
-    }
-
     pub(super) fn has_free_turn(&self) -> bool {
         self.busy < self.turns
     }

@@ -235,7 +235,7 @@ impl Shared {
         if queue.paused >= MAX_PAUSED {
             return false;
         }
-        queue.threads - queue.paused > queue.turns() || self.start_thread(queue).is_ok()
+        queue.threads - queue.paused > self.options.turns.get() || self.start_thread(queue).is_ok()
     }
 }
 

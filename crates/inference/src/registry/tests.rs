@@ -54,11 +54,9 @@ fn encoder(change: impl FnOnce(&mut Value)) -> Value {
     entry("sface-2021dec", |model| {
         model["role"] = "encoder".into();
         model["family"] = "image".into();
-        let model = model.as_object_mut().unwrap();
-        model.retain(|key, _| key != "prepare" && key != "thresholds");
-        let mut model_value = Value::Object(std::mem::take(model));
-        change(&mut model_value);
-        *model = model_value.as_object().unwrap().clone();
+        let fields = model.as_object_mut().unwrap();
+        fields.retain(|key, _| key != "prepare" && key != "thresholds");
+        change(model);
     })
 }
 
