@@ -170,17 +170,6 @@ pub enum Step {
     },
 }
 
-/// An enhanced image.
-#[derive(Clone, Debug)]
-pub struct Enhanced {
-    /// The pixels.
-    pub image: RgbImage,
-    /// Output pixels per input pixel along the long side: divide coordinates by it to get back.
-    pub scale: f32,
-    /// The steps that were applied, in order.
-    pub steps: Vec<Step>,
-}
-
 /// Returns the upscaling factor for a source of this size.
 ///
 /// The shorter side decides: up to 150 pixels the factor is 4, up to 250 it is 3, up to 600 it is 2, otherwise 1. The
@@ -196,19 +185,6 @@ pub fn automatic_factor(width: u32, height: u32) -> u32 {
     wanted.min(most).max(1)
 }
 
-/// Enhances an image. An image without pixels is returned unchanged.
-pub fn enhance(image: &RgbImage, options: &EnhanceOptions) -> Enhanced {
-    let partial = PartlyEnhanced::new(image, options);
-    Enhanced {
-        image: match partial.device_steps {
-            Some(steps) => steps.apply(&partial.image),
-            None => partial.image,
-        },
-        scale: partial.scale,
-        steps: partial.steps,
-    }
-}
-
 /// An image after the steps that always run on the CPU, and the steps that are left.
 #[derive(Clone, Debug)]
 pub struct PartlyEnhanced {
@@ -216,7 +192,7 @@ pub struct PartlyEnhanced {
     pub image: RgbImage,
     /// The steps that are left; `None` if there are none.
     pub device_steps: Option<DeviceSteps>,
-    /// Output pixels per input pixel along the long side, at the end.
+    /// Output pixels per input pixel along the long side, at the end: divide coordinates by it to get back.
     pub scale: f32,
     /// All steps of the enhancement, in order.
     pub steps: Vec<Step>,
@@ -248,7 +224,7 @@ impl DeviceSteps {
 }
 
 impl PartlyEnhanced {
-    /// Runs the steps that always run on the CPU.
+    /// Runs the steps that always run on the CPU. An image without pixels has no steps.
     pub fn new(image: &RgbImage, options: &EnhanceOptions) -> Self {
         let (width, height) = image.dimensions();
         let mut partial = Self {
@@ -354,6 +330,15 @@ mod tests {
     use super::*;
     use crate::synthetic::{assert_within, fixture_image, synthetic};
     use image::Rgb;
+
+    /// Runs all steps on the CPU.
+    fn enhance(image: &RgbImage, options: &EnhanceOptions) -> PartlyEnhanced {
+        let mut enhanced = PartlyEnhanced::new(image, options);
+        if let Some(steps) = enhanced.device_steps.take() {
+            enhanced.image = steps.apply(&enhanced.image);
+        }
+        enhanced
+    }
 
     fn names(steps: &[Step]) -> Vec<String> {
         let steps = serde_json::to_value(steps).unwrap();

@@ -41,7 +41,7 @@ pub enum ImageGraph {
     /// Finishes an enhancement. The inputs are `image` `[H, W, 3]` u8, RGB, and those that [`enhance::Plan::inputs`]
     /// adds. The output is `enhanced` `[h, w, 3]` u8, RGB.
     ///
-    /// The output equals that of [`enhance`](facescan_imaging::enhance::enhance) byte for byte for results of up to 16
+    /// The output equals that of [`DeviceSteps::apply`](facescan_imaging::enhance::DeviceSteps::apply) byte for byte for results of up to 16
     /// megapixels with no side over 16384. For larger results, the mean luma may differ by rounding.
     Enhance(enhance::Steps),
     /// Resizes for the detectors' input and for the `opencv` profile. The inputs are `image` `[H, W, 3]` u8, RGB, and

@@ -6,7 +6,7 @@ use crate::graphs::{
     check::{Graph, RUNTIMES, extremes, image, open_each, photographs},
 };
 use facescan_imaging::{
-    enhance::{Apply, EnhanceOptions, Upscale, automatic_factor, enhance},
+    enhance::{DeviceSteps, automatic_factor},
     resize::{Filter, resize},
     synthetic::{assert_within, fixture_image as reference, noise, synthetic},
 };
@@ -20,14 +20,13 @@ fn by_graph(session: &mut Graph, source: &RgbImage, factor: u32) -> RgbImage {
 }
 
 fn by_cpu(source: &RgbImage, factor: u32, steps: Steps) -> RgbImage {
-    let apply = |step| if step { Apply::Always } else { Apply::Never };
-    let options = EnhanceOptions {
-        upscale: Upscale::Factor(factor as f32),
-        contrast: apply(steps.contrast),
-        sharpen: apply(steps.sharpen),
-        ..EnhanceOptions::default()
+    let (width, height) = source.dimensions();
+    let steps = DeviceSteps {
+        size: (width * factor, height * factor),
+        contrast: steps.contrast,
+        sharpen: steps.sharpen,
     };
-    enhance(source, &options).image
+    steps.apply(source)
 }
 
 #[test]
