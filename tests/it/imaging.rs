@@ -20,7 +20,7 @@ fn outcome(result: &Result<Decoded, DecodeError>) -> String {
         }
         Err(DecodeError::Corrupt { format, detail }) => format!("corrupt {format}: {detail}"),
         Err(DecodeError::Truncated { format }) => format!("truncated {format}"),
-        Err(DecodeError::TooLarge { limit, .. }) => format!("too large: {limit}"),
+        Err(DecodeError::TooLarge(exceeded)) => format!("too large: {}", exceeded.limit),
     }
 }
 

@@ -118,15 +118,8 @@ pub enum DecodeError {
         format: Format,
     },
     /// The image exceeds a limit.
-    #[error("the image has {found} {limit}, at most {max} are allowed")]
-    TooLarge {
-        /// The limit.
-        limit: LimitKind,
-        /// Its value.
-        max: u64,
-        /// The value of the image.
-        found: u64,
-    },
+    #[error(transparent)]
+    TooLarge(#[from] Exceeded),
 }
 
 /// A short text, which is usually the name of the file that was meant.
@@ -161,16 +154,6 @@ fn not_decoded(format: &Option<&str>) -> String {
     }
 }
 
-impl From<Exceeded> for DecodeError {
-    fn from(exceeded: Exceeded) -> Self {
-        Self::TooLarge {
-            limit: exceeded.limit,
-            max: exceeded.max,
-            found: exceeded.found,
-        }
-    }
-}
-
 impl DecodeError {
     const fn truncated(format: Format) -> Self {
         Self::Truncated { format }
@@ -197,11 +180,11 @@ impl DecodeError {
                 Self::unsupported(format, "its color type or compression cannot be decoded")
             }
             ImageError::Limits(error) if error.kind() != LimitErrorKind::DimensionError => {
-                Self::TooLarge {
+                Self::TooLarge(Exceeded {
                     limit: LimitKind::Memory,
                     max: limits.decode_bytes(),
                     found: limits.decode_bytes().saturating_add(1),
-                }
+                })
             }
             error if ends_early(error) => Self::Truncated { format },
             _ => Self::corrupt(format, "its data cannot be decoded"),
@@ -231,36 +214,17 @@ fn ends_early(error: &ImageError) -> bool {
 /// Returns a [`DecodeError`] if the file cannot be decoded. No input causes a panic, or allocates more than a small
 /// multiple of [`Limits::decode_bytes`].
 pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Decoded, DecodeError> {
-    decode_within(bytes, options, &PixelMemory::new(0))
+    decode_within(bytes, options, &PixelMemory::new(0), None)
 }
 
 /// Decodes like [`decode`], into a buffer of the pool if the decoder of the format supports that.
 ///
-/// # Errors
-/// Returns a [`DecodeError`] if the file cannot be decoded.
-pub fn decode_within(
-    bytes: &[u8],
-    options: &DecodeOptions,
-    memory: &PixelMemory,
-) -> Result<Decoded, DecodeError> {
-    decode_any(bytes, options, memory, None)
-}
-
-/// Decodes like [`decode_within`], and reduces a large JPEG while it is decoded. An image that cannot be reduced is decoded
-/// in full, so every file that [`decode_within`] decodes is decoded.
+/// If `reduction` is given, a large JPEG is reduced while it is decoded. An image that cannot be reduced is decoded in full,
+/// so `reduction` makes no file an error.
 ///
 /// # Errors
 /// Returns a [`DecodeError`] if the file cannot be decoded.
-pub fn decode_reduced(
-    bytes: &[u8],
-    options: &DecodeOptions,
-    memory: &PixelMemory,
-    reduction: &Reduction<'_>,
-) -> Result<Decoded, DecodeError> {
-    decode_any(bytes, options, memory, Some(reduction))
-}
-
-fn decode_any(
+pub fn decode_within(
     bytes: &[u8],
     options: &DecodeOptions,
     memory: &PixelMemory,

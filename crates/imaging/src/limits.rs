@@ -55,7 +55,8 @@ impl fmt::Display for LimitKind {
 }
 
 /// The error of an image that exceeds a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the image has {found} {limit}, at most {max} are allowed")]
 pub struct Exceeded {
     /// The limit.
     pub limit: LimitKind,
@@ -88,7 +89,7 @@ impl Limits {
     }
 }
 
-fn within(limit: LimitKind, max: u64, found: u64) -> Result<(), Exceeded> {
+pub(super) fn within(limit: LimitKind, max: u64, found: u64) -> Result<(), Exceeded> {
     if found <= max {
         Ok(())
     } else {

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use facescan_imaging::{
-    decode::{
-        DecodeError, Decoded, Reduction, decode_reduced, decode_within, decoded_pixels, stated_size,
-    },
+    decode::{DecodeError, Decoded, Reduction, decode_within, decoded_pixels, stated_size},
     encode::{OutputFormat, encode},
 };
 use facescan_inference::pool::Stage;
@@ -84,13 +82,9 @@ impl Pipeline {
     /// Decodes an image on this thread.
     fn decode_here(&self, bytes: &[u8], min_side: Option<u32>) -> Result<Decoded, DecodeError> {
         let _span = tracing::info_span!(target: "otlp", "decode", bytes = bytes.len());
-        match self.turbojpeg.as_deref().zip(min_side) {
-            None => decode_within(bytes, &self.decoding, &self.memory),
-            Some((library, min_side)) => {
-                let reduction = Reduction { library, min_side };
-                decode_reduced(bytes, &self.decoding, &self.memory, &reduction)
-            }
-        }
+        let reduction = self.turbojpeg.as_deref().zip(min_side);
+        let reduction = reduction.map(|(library, min_side)| Reduction { library, min_side });
+        decode_within(bytes, &self.decoding, &self.memory, reduction.as_ref())
     }
 
     /// Encodes an image.

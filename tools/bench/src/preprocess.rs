@@ -232,7 +232,7 @@ fn some_of(files: &[String], count: usize) -> Vec<&String> {
 
 fn decoded(path: &str, memory: &PixelMemory) -> RgbImage {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let image = decode_within(&bytes, &DecodeOptions::default(), memory);
+    let image = decode_within(&bytes, &DecodeOptions::default(), memory, None);
     image
         .unwrap_or_else(|error| panic!("{path}: {error}"))
         .pixels

@@ -4,8 +4,7 @@ use std::{path::Path, sync::OnceLock};
 
 use facescan_imaging::{
     decode::{
-        DecodeError, DecodeOptions, Decoded, Reduction, SYSTEM_LIBRARY, TurboJpeg, decode_reduced,
-        decode_within,
+        DecodeError, DecodeOptions, Decoded, Reduction, SYSTEM_LIBRARY, TurboJpeg, decode_within,
     },
     format::{Sniffed, sniff},
     limits::Limits,
@@ -29,9 +28,9 @@ pub fn decode(file: &[u8]) {
             library,
             min_side: 1,
         };
-        decode_reduced(file, &options, &memory, &reduction)
+        decode_within(file, &options, &memory, Some(&reduction))
     });
-    let decoded = match decode_within(file, &options, &memory) {
+    let decoded = match decode_within(file, &options, &memory, None) {
         Ok(decoded) => decoded,
         Err(error) => {
             assert!(error.to_string().len() <= MAX_TEXT, "{error}");
@@ -49,7 +48,7 @@ pub fn decode(file: &[u8]) {
     }
     let memory = PixelMemory::new(decoded.pixels.as_raw().len() * 2);
     memory.keep(vec![0x55; decoded.pixels.as_raw().len()]);
-    let again = decode_within(file, &options, &memory);
+    let again = decode_within(file, &options, &memory, None);
     assert!(
         again.is_ok_and(
             |again| again.pixels == decoded.pixels && again.orientation == decoded.orientation
@@ -63,7 +62,7 @@ pub fn decode(file: &[u8]) {
         },
         ..options
     };
-    let refused = decode_within(file, &smaller, &PixelMemory::new(0));
+    let refused = decode_within(file, &smaller, &PixelMemory::new(0), None);
     assert!(
         matches!(
             refused,

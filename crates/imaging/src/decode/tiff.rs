@@ -10,7 +10,6 @@ use image::codecs::tiff::TiffDecoder;
 use self::chunks::Chunks;
 use super::{DecodeError, DecodeOptions, Stored, library_limits, read};
 use crate::format::Format;
-use crate::limits::{Exceeded, LimitKind, Limits};
 
 /// Above the compression ratio of every method of TIFF for 8-bit samples. The highest is that of LZW, about 2,700.
 const COMPRESSION_RATIO: u64 = 4096;

@@ -5,7 +5,10 @@ use facescan_audit::AuditError;
 use facescan_batches::{error::BatchError, payloads::PayloadError};
 use facescan_config::{Config, Sources, scope::Scope};
 use facescan_imaging::{
-    decode::DecodeError, format::Format, limits::LimitKind, quality::acceptance::Reason,
+    decode::DecodeError,
+    format::Format,
+    limits::{Exceeded, LimitKind},
+    quality::acceptance::Reason,
 };
 use facescan_inference::registry::Role;
 use facescan_pipeline::{
@@ -83,11 +86,11 @@ fn errors_of_images() -> Vec<ApiError> {
     vec![
         ingest(Refused::Off.into()),
         ingest(FetchError::Status(404)),
-        ApiError::from(DecodeError::TooLarge {
+        ApiError::from(DecodeError::from(Exceeded {
             limit: LimitKind::Pixels,
             max: 100_000_000,
             found: 120_000_000,
-        }),
+        })),
         ApiError::from(DecodeError::Unsupported {
             format: Format::Tiff,
             detail: colors,

@@ -154,7 +154,7 @@ impl Worker {
             }
             let index = work.taken.fetch_add(1, Ordering::Relaxed) % work.images.len();
             let image = &work.images[index].bytes;
-            let image = decode_within(image, &work.decoding, &self.memory)?;
+            let image = decode_within(image, &work.decoding, &self.memory, None)?;
             // The server also reuses the memory of decoded images.
             self.memory.keep(image.pixels.into_raw());
             let decoded = Instant::now();

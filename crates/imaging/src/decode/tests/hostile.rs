@@ -13,49 +13,29 @@ fn limits_are_checked_before_pixels_are_decoded() {
             };
             decode(&file, &options).map(|p| p.format)
         };
-        let over = |limit, max, found| Err(DecodeError::TooLarge { limit, max, found });
-        let free = Limits::default();
-        let bytes = file.len() as u64;
-        assert_eq!(
-            limited(Limits {
-                max_bytes: bytes - 1,
-                ..free
-            }),
-            over(LimitKind::Bytes, bytes - 1, bytes)
-        );
-        assert_eq!(
-            limited(Limits {
-                max_width: 39,
-                ..free
-            }),
-            over(LimitKind::Width, 39, 40),
-            "{format}"
-        );
-        assert_eq!(
-            limited(Limits {
-                max_height: 29,
-                ..free
-            }),
-            over(LimitKind::Height, 29, 30),
-            "{format}"
-        );
-        assert_eq!(
-            limited(Limits {
-                max_pixels: 1199,
-                ..free
-            }),
-            over(LimitKind::Pixels, 1199, 1200),
-            "{format}"
-        );
-        assert_eq!(
-            limited(Limits {
-                max_bytes: bytes,
-                max_width: 40,
-                max_height: 30,
-                max_pixels: 1200
-            }),
-            Ok(format)
-        );
+        let exact = Limits {
+            max_bytes: file.len() as u64,
+            max_width: 40,
+            max_height: 30,
+            max_pixels: 1200,
+        };
+        assert_eq!(limited(exact), Ok(format));
+        let lower: [(LimitKind, u64, fn(&mut Limits)); 4] = [
+            (LimitKind::Bytes, exact.max_bytes, |l| l.max_bytes -= 1),
+            (LimitKind::Width, 40, |l| l.max_width -= 1),
+            (LimitKind::Height, 30, |l| l.max_height -= 1),
+            (LimitKind::Pixels, 1200, |l| l.max_pixels -= 1),
+        ];
+        for (limit, found, lower) in lower {
+            let (mut limits, max) = (exact, found - 1);
+            lower(&mut limits);
+            let exceeded = Exceeded { limit, max, found };
+            assert_eq!(
+                limited(limits),
+                Err(DecodeError::from(exceeded)),
+                "{format}"
+            );
+        }
     }
 }
 
@@ -75,11 +55,11 @@ fn headers_that_state_too_much_are_refused() {
         "wide.bmp",
         "wide.tiff",
     ] {
-        let expected = DecodeError::TooLarge {
+        let expected = DecodeError::TooLarge(Exceeded {
             limit: LimitKind::Width,
             max: 16_384,
             found: 60_000,
-        };
+        });
         assert_eq!(error(name), expected, "{name}");
     }
     for (name, format) in [

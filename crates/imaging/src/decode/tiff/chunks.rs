@@ -9,7 +9,8 @@ use tiff::TiffError;
 use tiff::decoder::{ChunkType, Decoder};
 use tiff::tags::Tag;
 
-use super::{DecodeError, Exceeded, Format, LimitKind, Limits};
+use super::{DecodeError, Format};
+use crate::limits::{LimitKind, Limits, within};
 
 /// The values of Compression for no compression and for JPEG.
 const UNCOMPRESSED: u16 = 1;
@@ -90,7 +91,7 @@ impl Chunks {
         // Tiles reach beyond the edges of the image, so they may have twice the samples.
         let coded = self.bits.saturating_mul(self.places.len() as u64) / 8;
         let max = limits.decode_bytes().saturating_mul(2);
-        within(coded, max)?;
+        within(LimitKind::Memory, max, coded)?;
         if self.compression == UNCOMPRESSED {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl Chunks {
             return corrupt("its strips or tiles overlap");
         }
         if is_jpeg {
-            self.check_jpeg(bytes, samples, limits)?;
+            return self.check_jpeg(bytes, samples, limits);
         }
         Ok(())
     }
@@ -132,16 +133,9 @@ impl Chunks {
             pixels = pixels.saturating_add(frame.pixels);
             // The decoder has the samples of a chunk, and its coefficients of two bytes, beside the image.
             let memory = frame.pixels.saturating_mul(3 * frame.channels);
-            within(memory.saturating_add(samples), limits.decode_bytes())?;
+            limits.check_memory(memory.saturating_add(samples))?;
         }
-        if pixels > limits.max_pixels {
-            return Err(DecodeError::from(Exceeded {
-                limit: LimitKind::Pixels,
-                max: limits.max_pixels,
-                found: pixels,
-            }));
-        }
-        Ok(())
+        Ok(within(LimitKind::Pixels, limits.max_pixels, pixels)?)
     }
 }
 
@@ -172,15 +166,4 @@ impl Frame {
         }
         largest
     }
-}
-
-fn within(found: u64, max: u64) -> Result<(), DecodeError> {
-    if found <= max {
-        return Ok(());
-    }
-    Err(DecodeError::from(Exceeded {
-        limit: LimitKind::Memory,
-        max,
-        found,
-    }))
 }
