@@ -1,5 +1,7 @@
 //! Test support: synthetic images, which the reference scripts compute too, and readers for the reference files.
 
+pub mod files;
+
 use std::path::PathBuf;
 
 use image::{Rgb, RgbImage};

@@ -61,38 +61,3 @@ fn of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
         rest = rest.get(length..)?;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        encode::{OutputFormat, encode},
-        synthetic::synthetic,
-    };
-
-    #[test]
-    fn headers_state_the_size() {
-        let image = synthetic(321, 123);
-        for output in [
-            OutputFormat::default(),
-            OutputFormat::Png,
-            OutputFormat::Webp,
-        ] {
-            let file = encode(&image, output).unwrap();
-            assert_eq!(stated_size(&file), Some((321, 123)), "{output:?}");
-            for end in 0..file.len().min(64) {
-                assert!(matches!(stated_size(&file[..end]), None | Some((321, 123))));
-            }
-        }
-        for format in [
-            image::ImageFormat::Bmp,
-            image::ImageFormat::Gif,
-            image::ImageFormat::Tiff,
-        ] {
-            let mut file = Cursor::new(Vec::new());
-            image.write_to(&mut file, format).unwrap();
-            assert_eq!(stated_size(file.get_ref()), Some((321, 123)), "{format:?}");
-        }
-        assert_eq!(stated_size(b"no image"), None);
-    }
-}

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::resize::{Filter, resize};
+use crate::synthetic::files::with_segment;
 use image::GenericImageView;
 
 fn library() -> TurboJpeg {
@@ -24,7 +25,7 @@ fn reduce(bytes: &[u8], min_side: u32) -> Result<Decoded, DecodeError> {
         library: &library,
         min_side,
     };
-    decode_reduced(bytes, &DecodeOptions::default(), &memory, &reduction)
+    decode_within(bytes, &DecodeOptions::default(), &memory, Some(&reduction))
 }
 
 /// Returns an image without fine detail, which a reduction would remove in one way or another.
@@ -77,22 +78,9 @@ fn mean_difference(reduced: &Decoded, full: &RgbImage) -> f64 {
 #[test]
 fn the_longer_side_decides_how_far_an_image_is_reduced() {
     let file = jpeg(&smooth(160, 120));
-    for (min_side, divisor) in [
-        (0, 8),
-        (20, 8),
-        (21, 4),
-        (40, 4),
-        (41, 2),
-        (80, 2),
-        (81, 1),
-        (u32::MAX, 1),
-    ] {
-        assert_eq!(
-            reduce(&file, min_side).unwrap().divisor,
-            divisor,
-            "{min_side}"
-        );
-    }
+    let sides = [0, 20, 21, 40, 41, 80, 81, u32::MAX];
+    let divisors = sides.map(|min_side| reduce(&file, min_side).unwrap().divisor);
+    assert_eq!(divisors, [8, 8, 4, 4, 2, 2, 1, 1]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! TIFFs whose strips and tiles cause more work than their image.
 
+use image::{ExtendedColorType, ImageEncoder};
+
 use super::*;
 
 const TABLES: u16 = 347;
@@ -93,13 +95,6 @@ fn with_size(jpeg: &[u8], side: u16) -> Vec<u8> {
     file
 }
 
-fn detail(bytes: &[u8]) -> String {
-    match error(bytes) {
-        DecodeError::Corrupt { detail, .. } => detail,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Deflate blocks without data: the decoder reads all of them for each chunk.
 fn long_part() -> Vec<u8> {
     [&b"\x78\x01"[..], &[0, 0, 0, 0xFF, 0xFF].repeat(100_000)].concat()
@@ -155,10 +150,10 @@ fn tiles_with_more_samples_than_an_image_may_have_are_refused() {
         assert!(
             matches!(
                 error,
-                DecodeError::TooLarge {
+                DecodeError::TooLarge(Exceeded {
                     limit: LimitKind::Memory,
                     ..
-                }
+                })
             ),
             "{tile}: {error:?}"
         );
@@ -176,7 +171,7 @@ fn a_jpeg_in_a_tiff_has_the_limits_of_an_image() {
             ..STRIPS.part_of(&part)
         };
         match error(&tiles.file()) {
-            DecodeError::TooLarge { limit: found, .. } => assert_eq!(found, limit, "{side}"),
+            DecodeError::TooLarge(exceeded) => assert_eq!(exceeded.limit, limit, "{side}"),
             other => panic!("{side}: {other:?}"),
         }
     }

@@ -59,13 +59,6 @@ fn alpha_chunk(groups: u32) -> Vec<u8> {
     bits.bytes()
 }
 
-fn detail(bytes: &[u8]) -> String {
-    match error(bytes) {
-        DecodeError::Corrupt { detail, .. } => detail,
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn groups_are_counted_as_the_decoder_counts_them() {
     for groups in [1, 2, 300, MAX_GROUPS] {
