@@ -21,6 +21,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use self::walk::Walk;
+pub(super) use self::walk::stated_size;
 use super::{DecodeError, DecodeOptions, Reduction, Stored};
 use crate::format::Format;
 use crate::memory::PixelMemory;

@@ -185,6 +185,28 @@ impl Walk {
     }
 }
 
+/// Returns the width and the height in the first frame header.
+pub(in crate::decode) fn stated_size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let mut at = 2;
+    loop {
+        match next_marker(bytes, &mut at)?.0 {
+            // Tables and arithmetic coding have numbers between those of the frames.
+            0xC4 | 0xC8 | 0xCC => {}
+            0xC0..=0xCF => {
+                let [h1, h0, w1, w0] = *bytes.get(at + 3..)?.first_chunk()?;
+                let side = |high, low| u32::from(u16::from_be_bytes([high, low]));
+                return Some((side(w1, w0), side(h1, h0)));
+            }
+            // Markers without a segment.
+            0x01 | 0xD0..=0xD8 => continue,
+            // A scan or the end, before any frame.
+            0xD9 | 0xDA => return None,
+            _ => {}
+        }
+        at += usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    }
+}
+
 /// Returns the next marker and the bytes before it. Moves `at` behind the marker.
 fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     let from = *at;
