@@ -1,5 +1,5 @@
 use super::*;
-use crate::synthetic::noise;
+use crate::{border::reflect_101, synthetic::noise};
 use image::Rgb;
 use proptest::prelude::*;
 
@@ -49,15 +49,6 @@ fn a_flat_image_does_not_change() {
     }
     let empty = RgbImage::new(0, 7);
     assert_eq!(gaussian_blur(&empty, &gaussian(3, 1.0)), empty);
-}
-
-/// Returns the reflection of `index` on a line of `length` samples, one step at a time.
-fn reflect_by_steps(mut index: i64, length: u32) -> u32 {
-    let last = i64::from(length) - 1;
-    while last > 0 && !(0..=last).contains(&index) {
-        index = if index < 0 { -index } else { 2 * last - index };
-    }
-    if last > 0 { index as u32 } else { 0 }
 }
 
 proptest! {
@@ -115,7 +106,7 @@ fn exact_line(line: &[f64], weights: &[f32]) -> Vec<f64> {
             (-half..)
                 .zip(weights)
                 .map(|(i, weight)| {
-                    f64::from(*weight) * line[reflect_by_steps(at + i, line.len() as u32) as usize]
+                    f64::from(*weight) * line[reflect_101(at + i, line.len() as u32)]
                 })
                 .sum()
         })

@@ -3,7 +3,6 @@
 mod definition;
 #[cfg(target_arch = "x86_64")]
 mod fixed_point;
-mod selection;
 
 use proptest::prelude::*;
 
