@@ -1,7 +1,7 @@
 //! Exact search over quantized face vectors. No I/O, and no threads of its own.
 //!
-//! A [`Slab`] keeps the vectors of one collection as `i8` codes in [`Segment`]s. A [`Snapshot`] is what a search reads
-//! while the slab changes. [`Segment::scan`] compares every row of a segment with every [`Query`] and keeps the rows with
+//! A [`Slab`] keeps the vectors of one collection as `i8` codes in [`Segment`]s. A [snapshot](Slab::snapshot) is what a
+//! search reads while the slab changes. [`Segment::scan`] compares every row of a segment with every [`Query`] and keeps the rows with
 //! the highest approximate cosine similarity in a [`TopK`] for each query. The caller scans the segments in jobs of its
 //! own, merges the results, and computes the exact similarities of the proposed rows from its f32 vectors.
 
@@ -11,7 +11,6 @@ mod query;
 mod scan;
 mod segment;
 mod slab;
-mod snapshot;
 mod top;
 mod vector;
 
@@ -22,6 +21,5 @@ pub use error::IndexError;
 pub use query::Query;
 pub use segment::Segment;
 pub use slab::{SEGMENT_ROWS, Slab};
-pub use snapshot::Snapshot;
 pub use top::{Proposal, TopK};
 pub use vector::MAX_DIM;

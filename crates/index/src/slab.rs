@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::{
     error::IndexError,
     segment::Segment,
-    snapshot::Snapshot,
     vector::{Row, check_dim},
 };
 
@@ -22,7 +21,7 @@ const SEGMENT_CODES: usize = SEGMENT_ROWS * 128;
 ///
 /// A row has one code of 8 bits for each value, a scale of 4 bytes and an id of 8 bytes. There is no table of ids: a
 /// binary search over the segments and then inside one finds a row. A change copies the segment that it changes if a
-/// [`Snapshot`] shares it, and no other.
+/// [snapshot](Self::snapshot) shares it, and no other.
 pub struct Slab {
     dim: usize,
     /// Each has at least one live row. Their ids do not overlap, and ascend.
@@ -88,9 +87,12 @@ impl Slab {
                 .sum::<usize>()
     }
 
-    /// Returns the current rows for a search. This copies no rows.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.segments.clone(), self.rows)
+    /// Returns the segments of the current rows, each of which can be scanned in a job of its own. This copies no rows.
+    ///
+    /// Later changes of the slab do not appear in it. The codes of a row that is removed later stay in memory until the last
+    /// snapshot with that row is dropped.
+    pub fn snapshot(&self) -> Vec<Arc<Segment>> {
+        self.segments.clone()
     }
 
     /// Inserts a row with a vector of `dim` values, of any length but zero. Returns `false` if the row is already live;

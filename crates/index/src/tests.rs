@@ -31,9 +31,9 @@ fn cosine(a: &[f32], b: &[f32]) -> (f64, f64) {
 }
 
 /// Returns the best `k` rows for each query, with one scan of each segment and a merge as a caller does it.
-fn search(snapshot: &Snapshot, queries: &[Query], k: usize) -> Vec<Vec<Proposal>> {
+fn search(segments: &[Arc<Segment>], queries: &[Query], k: usize) -> Vec<Vec<Proposal>> {
     let mut merged: Vec<_> = queries.iter().map(|_| TopK::new(k)).collect();
-    for segment in snapshot.segments() {
+    for segment in segments {
         let mut best: Vec<_> = queries.iter().map(|_| TopK::new(k)).collect();
         segment.scan(queries, &mut best);
         for (merged, best) in merged.iter_mut().zip(best) {

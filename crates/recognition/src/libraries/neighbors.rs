@@ -1,9 +1,9 @@
 //! The most similar faces of each face of a library.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use facescan_clustering::Neighbor;
-use facescan_index::{Query, Slab, Snapshot, TopK};
+use facescan_index::{Query, Segment, Slab, TopK};
 use facescan_store::{IndexPosition, IndexRow};
 
 use crate::index::{FaceIndex, IndexError, IndexQuery, Proposal};
@@ -117,11 +117,11 @@ pub fn all_neighbors(
 }
 
 /// Returns the neighbors of some vectors. `first` is the number of the first one.
-fn scan(snapshot: &Snapshot, first: u64, queries: &[Query]) -> Vec<Vec<Neighbor>> {
+fn scan(segments: &[Arc<Segment>], first: u64, queries: &[Query]) -> Vec<Vec<Neighbor>> {
     let mut best: Vec<TopK> = queries.iter().map(|_| TopK::new(NEIGHBORS + 1)).collect();
     let passes = queries.chunks(TOGETHER_ALONE);
     for (queries, best) in passes.zip(best.chunks_mut(TOGETHER_ALONE)) {
-        for segment in snapshot.segments() {
+        for segment in segments {
             segment.scan(queries, best);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use facescan_index::{Slab, Snapshot};
+use facescan_index::{Segment, Slab};
 use facescan_inference::pool::{CpuPool, PoolError, Stage};
 use facescan_store::{IndexChange, IndexPosition, IndexRow, Store};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ impl LoadedCollection {
     }
 
     /// Returns the rows as they are now. Later changes do not affect them.
-    pub(crate) async fn snapshot(&self) -> Option<Snapshot> {
+    pub(crate) async fn snapshot(&self) -> Option<Vec<Arc<Segment>>> {
         let rows = self.rows.lock().await;
         rows.as_ref().map(|rows| rows.slab.snapshot())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use facescan_index::{Proposal, Query, Segment, Snapshot, TopK};
+use facescan_index::{Proposal, Query, Segment, TopK};
 use facescan_inference::pool::{CpuPool, PoolError, Stage};
 use futures::{TryStreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
@@ -63,13 +63,13 @@ fn next(collection: &LoadedCollection) -> Option<Vec<WaitingSearch>> {
 /// Scans every segment, each as a job of the pool. Returns the best rows for each query.
 async fn pass(
     pool: &CpuPool,
-    snapshot: &Snapshot,
+    segments: &[Arc<Segment>],
     queries: Vec<(Query, usize)>,
 ) -> Result<Vec<TopK>, PoolError> {
     let mut best: Vec<TopK> = queries.iter().map(|(_, rows)| TopK::new(*rows)).collect();
     let (queries, rows): (Vec<Query>, Vec<usize>) = queries.into_iter().unzip();
     let (queries, rows) = (Arc::new(queries), Arc::new(rows));
-    let scans = snapshot.segments().iter().map(|segment| {
+    let scans = segments.iter().map(|segment| {
         let (segment, queries, rows) =
             (Arc::clone(segment), Arc::clone(&queries), Arc::clone(&rows));
         pool.run(Stage::Infer, move || scan(&segment, &queries, &rows))
