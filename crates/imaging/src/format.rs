@@ -210,19 +210,11 @@ fn markup(bytes: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    /// The tests of decoding detect every other format.
     #[test]
-    fn decoded_formats_are_detected() {
-        let cases: &[(&[u8], Format)] = &[
-            (b"\xFF\xD8\xFF\xE0", Format::Jpeg),
-            (b"\x89PNG\r\n\x1A\n", Format::Png),
-            (b"RIFF\x10\0\0\0WEBPVP8 ", Format::Webp),
-            (b"GIF89a", Format::Gif),
-            (b"BM\0\0", Format::Bmp),
-            (b"II*\0\x08\0\0\0", Format::Tiff),
-            (b"MM\0+\0\x08\0\0", Format::Tiff),
-        ];
-        for (bytes, format) in cases {
-            assert_eq!(sniff(bytes), Sniffed::Accepted(*format), "{format}");
+    fn all_kinds_of_tiff_are_detected() {
+        for bytes in [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"] {
+            assert_eq!(sniff(bytes), Sniffed::Accepted(Format::Tiff), "{bytes:?}");
         }
     }
 
@@ -235,18 +227,11 @@ mod tests {
             (b"\0\0\0\x10ftypmif1\0\0\0\0", "heif"),
             (b"\0\0\0\x18ftypisom\0\0\0\0isomavc1", "mp4"),
             (b"\xFF\x0A\xFA", "jpeg xl"),
-            (b"\0\0\0\x0CJXL \r\n\x87\n", "jpeg xl"),
-            (b"\0\0\0\x0CjP  \r\n\x87\n", "jpeg 2000"),
             (b"\0\0\x01\0\x01\0", "ico"),
             (b"\0\0\x02\0\x01\0", "cur"),
             (b"\0\0\x02\0\0\0pixelsTRUEVISION-XFILE.\0", "tga"),
             (b"8BPS\0\x01", "psd"),
             (b"P6\n2 2\n", "pnm"),
-            (b"qoif\0\0", "qoi"),
-            (b"\x76\x2F\x31\x01", "openexr"),
-            (b"#?RADIANCE\n", "radiance hdr"),
-            (b"DDS |", "dds"),
-            (b"farbfeld", "farbfeld"),
             (b"%PDF-1.7", "pdf"),
             (
                 b"\xEF\xBB\xBF <?xml version=\"1.0\"?>\n<SVG xmlns=\"\">",

@@ -59,29 +59,23 @@ mod tests {
     use super::*;
 
     fn block(big_endian: bool, kind: u16, value: u32) -> Vec<u8> {
-        let short = |v: u16| {
+        let number = |value: u32, length: usize| {
+            let mut bytes = value.to_le_bytes()[..length].to_vec();
             if big_endian {
-                v.to_be_bytes()
-            } else {
-                v.to_le_bytes()
+                bytes.reverse();
             }
+            bytes
         };
-        let long = |v: u32| {
-            if big_endian {
-                v.to_be_bytes()
-            } else {
-                v.to_le_bytes()
-            }
-        };
+        let (short, long) = (|v| number(v, 2), |v| number(v, 4));
         let mut block = if big_endian { b"MM\0*" } else { b"II*\0" }.to_vec();
         block.extend(long(8));
         block.extend(short(2));
         // An unrelated entry first: ImageWidth.
-        block.extend([&short(0x100)[..], &short(4), &long(1), &long(7)].concat());
-        block.extend([&short(ORIENTATION)[..], &short(kind), &long(1)].concat());
+        block.extend([short(0x100), short(4), long(1), long(7)].concat());
+        block.extend([short(ORIENTATION.into()), short(kind.into()), long(1)].concat());
         match kind {
             1 => block.extend([value as u8, 0, 0, 0]),
-            3 => block.extend([short(value as u16), [0, 0]].concat()),
+            3 => block.extend([short(value), vec![0, 0]].concat()),
             _ => block.extend(long(value)),
         }
         block

@@ -145,40 +145,24 @@ pub enum Reason {
 /// are not checked. NaN fails.
 pub fn judge(face: &FaceMeasurements, thresholds: &Thresholds) -> Vec<Reason> {
     let t = thresholds;
-    let at_least = |value: f32, least: f32| value >= least;
-    let at_most = |value: f32, most: f32| value <= most;
-    let norm = face.embedding_norm;
+    let (quality, score) = (&face.quality, face.score);
+    let (pose, norm) = (face.pose, face.embedding_norm);
     let checks = [
-        (Reason::FaceTooSmall, at_least(face.size_px, t.min_face_px)),
-        (
-            Reason::LowScore,
-            face.score.is_none_or(|v| at_least(v, t.min_score)),
-        ),
-        (
-            Reason::TooBlurry,
-            at_least(face.quality.blur_score, t.min_blur),
-        ),
-        (
-            Reason::TooDark,
-            at_least(face.quality.brightness, t.min_brightness),
-        ),
-        (
-            Reason::TooBright,
-            at_most(face.quality.brightness, t.max_brightness),
-        ),
-        (
-            Reason::LowContrast,
-            at_least(face.quality.contrast, t.min_contrast),
-        ),
+        (Reason::FaceTooSmall, face.size_px >= t.min_face_px),
+        (Reason::LowScore, score.is_none_or(|s| s >= t.min_score)),
+        (Reason::TooBlurry, quality.blur_score >= t.min_blur),
+        (Reason::TooDark, quality.brightness >= t.min_brightness),
+        (Reason::TooBright, quality.brightness <= t.max_brightness),
+        (Reason::LowContrast, quality.contrast >= t.min_contrast),
         (
             Reason::ExtremePose,
-            face.pose.is_none_or(|p| at_most(p.extreme(), t.max_angle)),
+            pose.is_none_or(|pose| pose.extreme() <= t.max_angle),
         ),
         (
             Reason::LowEmbeddingNorm,
-            norm.is_none_or(|v| at_least(v, t.min_embedding_norm)),
+            norm.is_none_or(|norm| norm >= t.min_embedding_norm),
         ),
-        (Reason::LowOverall, at_least(face.overall, t.min_overall)),
+        (Reason::LowOverall, face.overall >= t.min_overall),
     ];
     checks
         .into_iter()
