@@ -53,33 +53,32 @@ impl Library {
         }
     }
 
+    fn change(&mut self, faces: &[u32], change: impl Fn(&mut Face)) {
+        for &face in faces {
+            change(&mut self.faces[face as usize]);
+        }
+    }
+
     /// Gives the person to the faces.
     fn give(&mut self, faces: &[u32], person: u32) {
-        faces
-            .iter()
-            .for_each(|&face| self.faces[face as usize].person = Some(person));
+        self.change(faces, |face| face.person = Some(person));
     }
 
     /// Pins the faces to the person.
     fn pin(&mut self, faces: &[u32], person: Option<u32>) {
-        for &face in faces {
-            let face = &mut self.faces[face as usize];
+        self.change(faces, |face| {
             (face.person, face.is_pinned) = (person, true);
-        }
+        });
     }
 
     /// Puts the faces into one image.
     fn show_together(&mut self, faces: &[u32], image: u32) {
-        faces
-            .iter()
-            .for_each(|&face| self.faces[face as usize].image = Some(image));
+        self.change(faces, |face| face.image = Some(image));
     }
 
     /// Marks the faces as not acceptable.
     fn blur(&mut self, faces: &[u32]) {
-        faces
-            .iter()
-            .for_each(|&face| self.faces[face as usize].is_acceptable = false);
+        self.change(faces, |face| face.is_acceptable = false);
     }
 
     fn faces(&self) -> Faces {

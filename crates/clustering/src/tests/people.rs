@@ -30,17 +30,7 @@ fn a_person_goes_to_one_group() {
     library.give(&[0, 1, 2, 3, 4], 3);
     library.give(&[5], 4);
     library.link(1, 5, 0.8);
-    assert_eq!(
-        library.full(),
-        [
-            Person(4),
-            Person(4),
-            Person(3),
-            Person(3),
-            Person(3),
-            Person(4)
-        ]
-    );
+    assert_eq!(library.full(), [4, 4, 3, 3, 3, 4].map(Person));
     library.faces[5].person = None;
     assert_eq!(
         library.full(),

@@ -1,40 +1,27 @@
 //! Large libraries. Each test would take hours if a step needed quadratic time.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 const FACES: u32 = 20_000;
 
-/// Returns people with 100 faces each. The neighbors of a face are 32 others of its person, in no order of their own.
-fn people() -> Faces {
-    let mut random = Rng::with_seed(4);
-    let mut faces = Faces::with_capacity(FACES as usize, 32);
-    for face in 0..FACES {
-        let first = face / 100 * 100;
-        let neighbors = (0..32u8).map(|at| Neighbor {
-            face: first + (face + 1 + 3 * u32::from(at)) % 100,
-            similarity: 0.9 - (f32::from(at) + signed(&mut random) * 0.1) / 100.0,
-        });
-        faces.push(acceptable(), &neighbors.collect::<Vec<_>>());
-    }
-    faces
-}
-
-fn acceptable() -> Face {
-    Face {
-        is_acceptable: true,
-        ..Face::default()
-    }
-}
-
 #[test]
 fn many_faces_are_grouped() {
-    let found = group(&people(), &settings(), Scope::Full).unwrap();
-    let pairs: Vec<_> = (0..)
-        .zip(&found)
-        .map(|(face, found)| (*found, face / 100))
-        .collect();
-    let pairs: std::collections::BTreeSet<(Assignment, u32)> = pairs.into_iter().collect();
-    let people: std::collections::BTreeSet<Assignment> = found.into_iter().collect();
+    // People with 100 faces each. The neighbors of a face are 32 others of its person, in no order of their own.
+    let mut random = Rng::with_seed(4);
+    let mut library = Library::new(FACES);
+    for face in 0..FACES {
+        for at in 0..32u8 {
+            let other = face / 100 * 100 + (face + 1 + 3 * u32::from(at)) % 100;
+            let similarity = 0.9 - (f32::from(at) + signed(&mut random) * 0.1) / 100.0;
+            library.list(face, other, similarity);
+        }
+    }
+    let found = library.full();
+    let pairs = (0..).zip(&found).map(|(face, found)| (*found, face / 100));
+    let pairs: BTreeSet<(Assignment, u32)> = pairs.collect();
+    let people: BTreeSet<Assignment> = found.iter().copied().collect();
     // No group has faces of two people. Chinese whispers leaves some people in two groups, because all faces of a person here
     // have about the same number of equally similar neighbors.
     assert_eq!(pairs.len(), people.len());
@@ -43,16 +30,15 @@ fn many_faces_are_grouped() {
 
 #[test]
 fn a_face_that_is_in_all_lists_is_no_obstacle() {
-    let mut faces = Faces::default();
-    faces.push(acceptable(), &[]);
+    let mut library = Library::new(FACES);
     for face in 1..FACES {
         let other = if face % 2 == 0 { face - 1 } else { face + 1 };
-        let entry = |face, similarity| Neighbor { face, similarity };
-        let pair = (other < FACES).then(|| entry(other, 0.7));
-        let list: Vec<Neighbor> = pair.into_iter().chain([entry(0, 0.55)]).collect();
-        faces.push(acceptable(), &list);
+        if other < FACES {
+            library.list(face, other, 0.7);
+        }
+        library.list(face, 0, 0.55);
     }
-    let found = group(&faces, &settings(), Scope::Full).unwrap();
+    let found = library.full();
     for face in (1..FACES as usize - 1).step_by(2) {
         assert_eq!(found[face], found[face + 1]);
     }
@@ -60,27 +46,13 @@ fn a_face_that_is_in_all_lists_is_no_obstacle() {
 
 #[test]
 fn an_image_with_all_faces_is_no_obstacle() {
-    let mut faces = Faces::default();
-    for face in 0..FACES {
-        let mut list = Vec::new();
-        if face >= FACES / 2 {
-            list.push(Neighbor {
-                face: face % 100,
-                similarity: 0.7,
-            });
-        }
-        let image = (face < FACES / 2).then_some(0);
-        faces.push(
-            Face {
-                image,
-                ..acceptable()
-            },
-            &list,
-        );
+    let mut library = Library::new(FACES);
+    let half: Vec<u32> = (0..FACES / 2).collect();
+    library.show_together(&half, 0);
+    for face in FACES / 2..FACES {
+        library.list(face, face % 100, 0.7);
     }
-    let found = group(&faces, &settings(), Scope::Full).unwrap();
-    let mut first = found[..FACES as usize / 2].to_vec();
-    first.sort_unstable();
-    first.dedup();
-    assert_eq!(first.len(), FACES as usize / 2);
+    let found = library.full();
+    let first: BTreeSet<Assignment> = found.iter().take(half.len()).copied().collect();
+    assert_eq!(first.len(), half.len());
 }

@@ -42,48 +42,42 @@ fn portraits() -> Vec<Portrait> {
 }
 
 /// Returns the portraits with their 16 nearest neighbors and the people that they have now.
-fn library(portraits: &[Portrait], people: &[Option<u32>]) -> Faces {
-    let mut faces = Faces::with_capacity(portraits.len(), 16);
-    for (at, portrait) in portraits.iter().enumerate() {
-        let similarity = |other: &Portrait| {
-            portrait
-                .vector
-                .iter()
-                .zip(&other.vector)
-                .map(|(a, b)| a * b)
-                .sum()
+fn library(portraits: &[Portrait], people: &[Option<u32>]) -> Library {
+    let mut library = Library::new(portraits.len() as u32);
+    for (of, portrait) in (0..).zip(portraits) {
+        let similarity = |other: &Portrait| -> f32 {
+            let pairs = portrait.vector.iter().zip(&other.vector);
+            pairs.map(|(a, b)| a * b).sum()
         };
-        let others = (0..)
-            .zip(portraits)
-            .filter(|&(other, _)| other != at as u32);
-        let mut list: Vec<Neighbor> = others
-            .map(|(face, other)| Neighbor {
-                face,
-                similarity: similarity(other),
-            })
+        let others = (0..).zip(portraits).filter(|&(other, _)| other != of);
+        let mut list: Vec<(u32, f32)> = others
+            .map(|(face, other)| (face, similarity(other)))
             .collect();
-        list.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
-        list.truncate(16);
-        let face = Face {
-            person: people.get(at).copied().flatten(),
-            is_acceptable: true,
-            ..Face::default()
-        };
-        faces.push(face, &list);
+        list.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (face, similarity) in list.into_iter().take(16) {
+            library.list(of, face, similarity);
+        }
+        library.faces[of as usize].person = people.get(of as usize).copied().flatten();
     }
-    faces
+    library
 }
 
 /// Returns the person of each face; new people have numbers from 1000.
 fn run(portraits: &[Portrait], people: &[Option<u32>], scope: Scope) -> Vec<Option<u32>> {
     let settings = Settings::new(0.5, 0.45);
-    let assignments = group(&library(portraits, people), &settings, scope).unwrap();
+    let assignments = library(portraits, people).group(&settings, scope);
     let person = |assignment| match assignment {
         Assignment::Person(person) => Some(person),
         Assignment::New(number) => Some(1000 + number),
         Assignment::None => None,
     };
     assignments.into_iter().map(person).collect()
+}
+
+/// Returns the person of each face, of whom none had one before.
+fn first_run(portraits: &[Portrait]) -> Vec<Option<u32>> {
+    let people = run(portraits, &[], Scope::Full).into_iter();
+    people.map(|person| Some(person? - 1000)).collect()
 }
 
 fn with_truth(portraits: &[Portrait], found: &[Option<u32>]) -> Vec<(u32, Option<u32>)> {
@@ -93,11 +87,8 @@ fn with_truth(portraits: &[Portrait], found: &[Option<u32>]) -> Vec<(u32, Option
 
 /// Returns the share of the faces with a person before that have another person or none after.
 fn churn(before: &[Option<u32>], after: &[Option<u32>]) -> f64 {
-    let had: Vec<_> = before
-        .iter()
-        .zip(after)
-        .filter(|(had, _)| had.is_some())
-        .collect();
+    let pairs = before.iter().zip(after);
+    let had: Vec<_> = pairs.filter(|(had, _)| had.is_some()).collect();
     let changed = had.iter().filter(|(before, after)| before != after);
     changed.count() as f64 / had.len() as f64
 }
@@ -114,10 +105,7 @@ fn people_are_found() {
 fn new_faces_join_the_people_of_before() {
     let portraits = portraits();
     let old = portraits.len() * 9 / 10;
-    let before: Vec<Option<u32>> = run(&portraits[..old], &[], Scope::Full)
-        .into_iter()
-        .map(|person| person.map(|person| person - 1000))
-        .collect();
+    let before = first_run(&portraits[..old]);
     let after = run(&portraits, &before, Scope::New);
     assert_eq!(churn(&before, &after), 0.0);
     let full = run(&portraits, &[], Scope::Full);
@@ -132,10 +120,7 @@ fn new_faces_join_the_people_of_before() {
 #[test]
 fn a_second_run_changes_nothing() {
     let portraits = portraits();
-    let first: Vec<Option<u32>> = run(&portraits, &[], Scope::Full)
-        .into_iter()
-        .map(|person| person.map(|person| person - 1000))
-        .collect();
+    let first = first_run(&portraits);
     assert_eq!(run(&portraits, &first, Scope::Full), first);
     assert_eq!(run(&portraits, &first, Scope::New), first);
 }
