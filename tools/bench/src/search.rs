@@ -94,12 +94,9 @@ pub struct SearchArgs {
     /// with a folder in DIR for each person
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dim", "faces_of_person"])]
     photographs: Option<PathBuf>,
-    /// An empty database [default: a SQLite file that is deleted afterwards]
+    /// An empty database [default: a SQLite file in the folder of temporary files, which is deleted afterwards]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// The folder of the SQLite file [default: that of temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
 }
 
 /// Runs the command and prints JSON.
@@ -108,10 +105,7 @@ pub fn run(config: &Config, args: &SearchArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn measure(config: &Config, args: &SearchArgs) -> anyhow::Result<ExitCode> {
-    let folder = match &args.folder {
-        Some(folder) => tempfile::tempdir_in(folder)?,
-        None => tempfile::tempdir()?,
-    };
+    let folder = tempfile::tempdir()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let url = args.database.clone().unwrap_or_else(|| {
         let file = folder.path().join("search.db");

@@ -38,6 +38,21 @@ pub(super) struct ReadyIndex {
     pub(super) report: Value,
 }
 
+impl ReadyIndex {
+    /// An index without a number of candidates.
+    fn of(index: Arc<dyn FaceIndex>, report: Value) -> Self {
+        let variant = Variant {
+            index,
+            candidates: None,
+            must_be_exact: false,
+        };
+        Self {
+            variants: vec![variant],
+            report,
+        }
+    }
+}
+
 /// An index with a setting.
 pub(super) struct Variant {
     pub(super) index: Arc<dyn FaceIndex>,
@@ -72,14 +87,7 @@ async fn fill(config: &Config, store: &Store) -> anyhow::Result<ReadyIndex> {
         "kind": index.kind(),
         "filled_after_seconds": started.elapsed().as_secs_f64(),
     });
-    Ok(ReadyIndex {
-        variants: vec![Variant {
-            index,
-            candidates: None,
-            must_be_exact: false,
-        }],
-        report,
-    })
+    Ok(ReadyIndex::of(index, report))
 }
 
 async fn load(config: &Config, args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
@@ -92,15 +100,7 @@ async fn load(config: &Config, args: &SearchArgs, store: &Store) -> anyhow::Resu
         "ready_after_seconds": started.elapsed().as_secs_f64(),
         "memory_bytes_a_face": index.memory().await as f64 / args.faces as f64,
     });
-    let variant = Variant {
-        index,
-        candidates: None,
-        must_be_exact: false,
-    };
-    Ok(ReadyIndex {
-        variants: vec![variant],
-        report,
-    })
+    Ok(ReadyIndex::of(index, report))
 }
 
 async fn build(args: &SearchArgs, store: &Store) -> anyhow::Result<ReadyIndex> {
