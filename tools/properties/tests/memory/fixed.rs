@@ -6,7 +6,8 @@ use crate::LARGE;
 const LENGTH: usize = 1 << 20;
 
 /// A body of about [`LENGTH`] bytes: a beginning, as many copies of a middle as fit, and an end.
-fn filled(beginning: &[u8], middle: &[u8], end: &[u8]) -> Vec<u8> {
+fn filled(beginning: impl AsRef<[u8]>, middle: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Vec<u8> {
+    let (beginning, middle, end) = (beginning.as_ref(), middle.as_ref(), end.as_ref());
     let copies = (LENGTH - beginning.len() - end.len()) / middle.len();
     [beginning, &middle.repeat(copies), end].concat()
 }
@@ -17,8 +18,7 @@ pub fn json() -> Vec<Vec<u8>> {
     for field in ["images", "items", "faces", "options", "x"] {
         for value in ["0", "{}", "{\"\":0}", "[[[[0]]]]"] {
             let beginning = format!("{{\"operation\":\"detect\",\"{field}\":[");
-            let value = format!("{value},");
-            bodies.push(filled(beginning.as_bytes(), value.as_bytes(), b"0]}"));
+            bodies.push(filled(beginning, format!("{value},"), "0]}"));
         }
     }
     for (beginning, middle, end) in [
@@ -57,11 +57,7 @@ pub fn json() -> Vec<Vec<u8>> {
         ),
         ("{\"a\":{\"embedding\":\"", "AAAA", "\"},\"b\":{}}"),
     ] {
-        bodies.push(filled(
-            beginning.as_bytes(),
-            middle.as_bytes(),
-            end.as_bytes(),
-        ));
+        bodies.push(filled(beginning, middle, end));
     }
     bodies
 }
@@ -72,7 +68,7 @@ fn packed_list(field: &str, value: &[u8]) -> Vec<u8> {
     let head = [b"\x82\xa9operation\xa6detect".as_slice(), &name].concat();
     let count = (LENGTH - head.len() - 5) / value.len();
     let count = u32::try_from(count).expect("a small list").to_be_bytes();
-    filled(&[head, vec![0xDD], count.into()].concat(), value, b"")
+    filled([head, vec![0xDD], count.into()].concat(), value, "")
 }
 
 pub fn msgpack() -> Vec<Vec<u8>> {
@@ -92,8 +88,8 @@ pub fn msgpack() -> Vec<Vec<u8>> {
             bodies.push(packed_list(field, value));
         }
     }
-    bodies.push(filled(b"", b"\x91", b""));
-    bodies.push(filled(b"", b"\x81\xA1a", b""));
+    bodies.push(filled("", b"\x91", ""));
+    bodies.push(filled("", b"\x81\xA1a", ""));
     bodies.push(long_text_behind_a_value());
     bodies
 }
@@ -107,10 +103,13 @@ fn long_text_behind_a_value() -> Vec<u8> {
     [beginning, &stated, &vec![0x7F; length]].concat()
 }
 
+/// The head of a part of a form.
+fn head(name: &str) -> String {
+    format!("--edge\r\ncontent-disposition: form-data; name={name}\r\n\r\n")
+}
+
 /// A form with an image, and parts that are dear to parse: each is an object whose values are skipped, because they are too deep.
 fn dear_parts(name: &str, parts: usize, length: usize) -> Vec<u8> {
-    let head =
-        |name: &str| format!("--edge\r\ncontent-disposition: form-data; name={name}\r\n\r\n");
     let image = head("image") + "x\r\n";
     let (beginning, end) = ("{\"x\":[[[[[[", "0]]]]]]}\r\n");
     let values = "0,".repeat((length - beginning.len() - end.len()) / 2);
@@ -121,32 +120,15 @@ fn dear_parts(name: &str, parts: usize, length: usize) -> Vec<u8> {
 }
 
 pub fn forms() -> Vec<Vec<u8>> {
-    let part = |head: &str| format!("--edge\r\n{head}\r\n\r\n\r\n");
     [
-        filled(b"", b"\r\n--", b""),
-        filled(b"--edge\r\n", b"a: b\r\n", b""),
-        filled(b"--edge\r\na: ", b"b", b""),
-        filled(b"", b"--edge\r\n\r\n\r\n", b"--edge--"),
-        filled(
-            b"",
-            part("content-disposition: form-data; name=image").as_bytes(),
-            b"--edge--",
-        ),
-        filled(
-            b"",
-            part("content-disposition: form-data; name=options").as_bytes(),
-            b"--edge--",
-        ),
-        filled(
-            b"--edge\r\ncontent-disposition: form-data; name=image\r\n\r\n",
-            b"\r\n--edg",
-            b"\r\n--edge--",
-        ),
-        filled(
-            b"--edge\r\ncontent-disposition: form-data; name=options\r\n\r\n[",
-            b"0,",
-            b"0]\r\n--edge--",
-        ),
+        filled("", "\r\n--", ""),
+        filled("--edge\r\n", "a: b\r\n", ""),
+        filled("--edge\r\na: ", "b", ""),
+        filled("", "--edge\r\n\r\n\r\n", "--edge--"),
+        filled("", head("image") + "\r\n", "--edge--"),
+        filled("", head("options") + "\r\n", "--edge--"),
+        filled(head("image"), "\r\n--edg", "\r\n--edge--"),
+        filled(head("options") + "[", "0,", "0]\r\n--edge--"),
         dear_parts("options", 190, 256 << 10),
         dear_parts("x", 190, 64 << 10),
     ]
@@ -154,13 +136,13 @@ pub fn forms() -> Vec<Vec<u8>> {
 }
 
 pub fn lines() -> Vec<Vec<u8>> {
-    let head = b"{\"operation\":\"detect\"}\n".as_slice();
+    let head = "{\"operation\":\"detect\"}\n";
     [
-        filled(head, b"0\n", b""),
-        filled(head, b"{}\n", b""),
-        filled(head, b"\n", b""),
-        filled(&[head, b"{\"metadata\":["].concat(), b"[],", b"0]}\n"),
-        filled(b"{\"options\":[", b"0,", b"0]}\n"),
+        filled(head, "0\n", ""),
+        filled(head, "{}\n", ""),
+        filled(head, "\n", ""),
+        filled([head, "{\"metadata\":["].concat(), "[],", "0]}\n"),
+        filled("{\"options\":[", "0,", "0]}\n"),
     ]
     .into()
 }
