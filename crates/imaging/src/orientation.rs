@@ -116,15 +116,9 @@ fn rotate_bilinear(image: &RgbImage, degrees: f32, background: [u8; 3]) -> RgbIm
 fn sample(image: &RgbImage, [x, y]: [f64; 2], background: [u8; 3]) -> [u8; 3] {
     let (left, top) = (x.floor(), y.floor());
     let (across, down) = ((x - left) as f32, (y - top) as f32);
-    let corners = pixels(image, left as i64, top as i64).unwrap_or_else(|| {
-        [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, below)| {
-            let x = u32::try_from(left as i64 + right).ok();
-            let inside = x.zip(u32::try_from(top as i64 + below).ok());
-            inside
-                .and_then(|(x, y)| image.get_pixel_checked(x, y))
-                .map_or(background, |pixel| pixel.0)
-        })
-    });
+    let (at_x, at_y) = (left as i64, top as i64);
+    let corners =
+        pixels(image, at_x, at_y).unwrap_or_else(|| around(image, at_x, at_y, background));
     std::array::from_fn(|channel| {
         let [a, b, c, d] = corners.map(|corner| f32::from(corner[channel]));
         let upper = a + across * (b - a);
@@ -146,6 +140,18 @@ fn pixels(image: &RgbImage, left: i64, top: i64) -> Option<[[u8; 3]; 4]> {
     let (upper, lower) = (top * width + left, (top + 1) * width + left);
     let (&[a, b], &[c, d]) = (all[upper..].first_chunk()?, all[lower..].first_chunk()?);
     Some([a, b, c, d])
+}
+
+/// Returns the four pixels like [`pixels`], with `background` for those outside the image.
+#[cold]
+pub(crate) fn around(image: &RgbImage, left: i64, top: i64, background: [u8; 3]) -> [[u8; 3]; 4] {
+    [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, below)| {
+        let x = u32::try_from(left + right).ok();
+        let inside = x.zip(u32::try_from(top + below).ok());
+        inside
+            .and_then(|(x, y)| image.get_pixel_checked(x, y))
+            .map_or(background, |pixel| pixel.0)
+    })
 }
 
 /// Mirrors an image.

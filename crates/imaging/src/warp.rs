@@ -1,9 +1,9 @@
 //! Face alignment: a five-point similarity to the ArcFace template, sampled bilinearly.
 
-use image::{Rgb, RgbImage};
+use image::RgbImage;
 use multiversion::multiversion;
 
-use super::{geometry::Landmarks, resize::Pixel};
+use super::{geometry::Landmarks, orientation::around, resize::Pixel};
 
 /// The side of an aligned face in pixels.
 pub const ALIGNED_SIDE: u32 = 112;
@@ -166,7 +166,7 @@ impl Line {
                 Some((&[a, b, c, d, e, f, g, _], &[h, j, k, l, m, n, o, _])) => {
                     [[a, b, c, d], [d, e, f, g], [h, j, k, l], [l, m, n, o]]
                 }
-                _ => around(image, i64::from(left), i64::from(top)),
+                _ => around(image, left.into(), top.into(), [0; 3]).map(|[r, g, b]| [r, g, b, 0]),
             };
             for (all, corner) in self.corners.iter_mut().zip(corners) {
                 all[i] = corner;
@@ -188,19 +188,6 @@ fn locate(line: &mut Line, to_image: &Similarity, y: f64) {
             line.fractions[axis][i] = (position - floor) as f32;
         }
     }
-}
-
-/// Returns the four pixels at and after a position; pixels outside the image are black.
-#[cold]
-fn around(image: &RgbImage, left: i64, top: i64) -> [Pixel; 4] {
-    [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, down)| {
-        let inside = u32::try_from(left + right)
-            .ok()
-            .zip(u32::try_from(top + down).ok());
-        inside
-            .and_then(|(x, y)| image.get_pixel_checked(x, y))
-            .map_or(Pixel::default(), |Rgb([r, g, b])| [*r, *g, *b, 0])
-    })
 }
 
 /// Interpolates between the four pixels around each position.
@@ -232,6 +219,7 @@ fn interpolate(line: &mut Line) {
 mod tests {
     use super::*;
     use crate::synthetic::{fixture_image, reference, synthetic};
+    use image::Rgb;
     use proptest::prelude::*;
 
     fn points(value: &serde_json::Value) -> Landmarks {
@@ -308,17 +296,9 @@ mod tests {
     fn sample(image: &RgbImage, [x, y]: [f64; 2]) -> [u8; 3] {
         let (left, top) = (x.floor(), y.floor());
         let (fx, fy) = ((x - left) as f32, (y - top) as f32);
-        let at = |right: i64, down: i64| -> [f32; 3] {
-            let inside = u32::try_from(left as i64 + right)
-                .ok()
-                .zip(u32::try_from(top as i64 + down).ok());
-            inside
-                .and_then(|(x, y)| image.get_pixel_checked(x, y))
-                .map_or([0.0; 3], |pixel| pixel.0.map(f32::from))
-        };
-        let corners = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
+        let corners = around(image, left as i64, top as i64, [0; 3]);
         std::array::from_fn(|c| {
-            let [a, b, d, e] = corners.map(|corner| corner[c]);
+            let [a, b, d, e] = corners.map(|corner| f32::from(corner[c]));
             let upper = a + fx * (b - a);
             let lower = d + fx * (e - d);
             (upper + fy * (lower - upper)).round() as u8
