@@ -46,11 +46,6 @@ impl Gaussian {
         self.kernel
     }
 
-    /// Returns the standard deviation in pixels.
-    pub fn sigma(&self) -> f32 {
-        self.sigma
-    }
-
     /// Returns the weights along one axis: [`Self::kernel`] values that add up to 1.
     pub fn weights(&self) -> Vec<f32> {
         let spread = 2.0 * f64::from(self.sigma).powi(2);

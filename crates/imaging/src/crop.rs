@@ -5,7 +5,7 @@ mod region;
 
 use image::RgbImage;
 
-pub use mask::{MaskCrop, MaskCropOptions, Unmet, box_of_mask, mask_box, mask_crop};
+pub use mask::{MaskCrop, MaskCropOptions, Unmet, box_of_mask, mask_crop};
 pub use region::{Region, put};
 pub(super) use region::{rows, rows_mut};
 

@@ -1,8 +1,14 @@
 //! Detection of a file's format from its bytes.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize,
+    de::{
+        IntoDeserializer,
+        value::{self, StrDeserializer},
+    },
+};
 use utoipa::ToSchema;
 
 /// The formats that are decoded.
@@ -35,31 +41,13 @@ impl Format {
             Self::Tiff => "tiff",
         }
     }
-}
 
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    /// Parses a name from [`Format::name`].
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        [
-            Self::Jpeg,
-            Self::Png,
-            Self::Webp,
-            Self::Gif,
-            Self::Bmp,
-            Self::Tiff,
-        ]
-        .into_iter()
-        .find(|format| format.name() == name)
-        .ok_or(UnknownFormat)
+    /// Returns the format with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+        Self::deserialize(name).ok()
     }
 }
-
-/// The error of parsing a name that no [`Format`] has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the name of an accepted format")]
-pub struct UnknownFormat;
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -262,8 +250,8 @@ mod tests {
 
     #[test]
     fn names_equal_the_serialized_ones() {
-        let json = serde_json::to_string(&Format::Webp).unwrap();
-        assert_eq!(json, "\"webp\"");
-        assert_eq!(Format::Webp.to_string(), "webp");
+        assert_eq!(serde_json::json!(Format::Webp), Format::Webp.to_string());
+        assert_eq!(Format::named("webp"), Some(Format::Webp));
+        assert_eq!(Format::named("WEBP"), None);
     }
 }

@@ -54,13 +54,10 @@ pub struct MaskCrop {
     pub padding_clipped: bool,
 }
 
-/// Returns the tight box around the union of `masks`. Pixels above one half, from level 128 on, are inside. Returns
-/// `None` if no pixel is inside.
-pub fn mask_box<'a>(masks: impl IntoIterator<Item = &'a GrayImage>) -> Option<Region> {
-    let rows = masks.into_iter().flat_map(|mask| {
-        let width = mask.width().max(1) as usize;
-        (0..mask.height()).zip(mask.as_raw().chunks_exact(width))
-    });
+/// Returns the tight box around the pixels of a mask above one half, from level 128 on. Returns `None` if there are none.
+fn mask_box(mask: &GrayImage) -> Option<Region> {
+    let width = mask.width().max(1) as usize;
+    let rows = (0..).zip(mask.as_raw().chunks_exact(width));
     rows.filter_map(|(y, row)| row_box(y, row))
         .reduce(Region::union)
 }
@@ -70,7 +67,7 @@ pub fn box_of_mask(mask: &RgbImage) -> Option<Region> {
     let (width, height) = mask.dimensions();
     let boxes = strips(height, width as usize * 3).filter_map(|strip| {
         let rows = GenericImageView::view(mask, 0, strip.start, width, strip.len() as u32);
-        let found = mask_box([&imageops::grayscale(&*rows)])?;
+        let found = mask_box(&imageops::grayscale(&*rows))?;
         Some(Region {
             y1: found.y1 + strip.start,
             y2: found.y2 + strip.start,

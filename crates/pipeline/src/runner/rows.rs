@@ -1,5 +1,6 @@
 //! Results as rows of the database.
 
+use facescan_imaging::format::Format;
 use facescan_inference::{
     device_task::{DeviceTask, Workload},
     registry::{ModelSpec, RoleInput},
@@ -142,7 +143,7 @@ impl Scan {
             image: ImageInfo {
                 width: image.width,
                 height: image.height,
-                format: image.format.parse().ok()?,
+                format: Format::named(&image.format)?,
                 sha256: hex(&image.sha256),
                 orientation: image.orientation,
             },

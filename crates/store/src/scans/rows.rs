@@ -71,12 +71,13 @@ impl Record for Option<ImageEmbedding> {
             return Ok(None);
         };
         let precision = row.get::<Option<String>>("precision")?;
-        let precision = precision
-            .map(|name| name.parse::<NumericPrecision>())
-            .transpose();
+        let precision = precision.map(|name| {
+            let named = NumericPrecision::named(&name);
+            named.ok_or_else(|| row.damaged("precision"))
+        });
         Ok(Some(ImageEmbedding {
             vector_space,
-            precision: precision.map_err(|_| row.damaged("precision"))?,
+            precision: precision.transpose()?,
             norm,
             vector,
         }))
