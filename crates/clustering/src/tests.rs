@@ -14,7 +14,7 @@ mod size;
 mod vectors;
 
 /// Faces with the similarities of some pairs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Library {
     faces: Vec<Face>,
     lists: Vec<Vec<Neighbor>>,

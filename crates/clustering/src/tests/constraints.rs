@@ -170,23 +170,3 @@ fn pinned_faces_win_their_images_from_a_group_that_joins_them() {
     library.show_together(&[2, 3], 5);
     assert_eq!(library.full(), [Person(1), Person(1), Nobody, Person(1)]);
 }
-
-#[test]
-fn new_faces_never_change_faces_with_a_person() {
-    let mut library = Library::new(6);
-    library.link_all(&[1, 2, 3], 0.9);
-    library.link(0, 1, 0.9);
-    library.link(0, 2, 0.95);
-    library.link(0, 3, 0.9);
-    library.link(4, 5, 0.9);
-    library.give(&[0], 1);
-    library.give(&[1], 2);
-    let assignments = library.group(&settings(), Scope::New);
-    assert_eq!(assignments[..2], [Person(1), Person(2)]);
-    assert!(
-        assignments[2..4]
-            .iter()
-            .all(|found| matches!(found, Person(1 | 2)))
-    );
-    assert_eq!(assignments[4..], [New(0), New(0)]);
-}

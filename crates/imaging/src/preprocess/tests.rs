@@ -219,16 +219,6 @@ fn cropped_pixels_are_not_computed() {
 }
 
 #[test]
-fn the_short_side_mode_keeps_the_aspect_ratio() {
-    let source = synthetic(97, 61);
-    for profile in Profile::ALL {
-        let short = row(&to((50, 30), profile, Mode::ShortSide), &source);
-        let stretched = row(&to((48, 30), profile, Mode::Stretch), &source);
-        assert!(short == stretched, "{profile:?}");
-    }
-}
-
-#[test]
 fn tiny_and_flat_images_keep_their_level_in_every_mode() {
     for size in [(1, 1), (1, 50), (50, 1), (2, 3), (3, 400)] {
         let source = RgbImage::from_pixel(size.0, size.1, Rgb([51, 102, 204]));

@@ -17,34 +17,6 @@ fn filled(rows: u64) -> Segment {
 }
 
 #[test]
-fn removal_zeroes_the_codes_at_once() {
-    let mut segment = filled(4);
-    assert_eq!(segment.codes[2..4], [2, -2]);
-    segment.remove(1);
-    assert_eq!(segment.codes, [1, -1, 0, 0, 3, -3, 4, -4]);
-    assert!(!segment.is_live(1));
-    assert_eq!(segment.len(), 3);
-}
-
-#[test]
-fn a_row_between_others_keeps_ids_and_codes_together() {
-    let mut segment = filled(3);
-    segment.insert(1, 5, &row(100), 1000);
-    assert_eq!(segment.rows, [0, 5, 10, 20]);
-    assert_eq!(segment.codes, [1, -1, 100, -100, 2, -2, 3, -3]);
-}
-
-#[test]
-fn a_revived_slot_has_the_new_codes() {
-    let mut segment = filled(3);
-    segment.remove(2);
-    segment.revive(2, &row(50));
-    assert_eq!(segment.codes, [1, -1, 2, -2, 50, -50]);
-    assert_eq!(segment.len(), 3);
-    assert!(segment.is_live(2));
-}
-
-#[test]
 fn gathering_drops_dead_slots_and_spare_room() {
     let mut segment = filled(20);
     segment.remove(0);

@@ -59,17 +59,6 @@ fn proposals_agree_with_brute_force() {
 }
 
 #[test]
-fn the_own_vector_of_a_row_is_its_best_match() {
-    let case = Case::new(128, 1000, 300);
-    for row in [0, 299, 300, 999] {
-        let own = query(&case.vectors[row]);
-        let found = search(&case.slab.snapshot(), &[own], 1).remove(0);
-        assert_eq!(ids(&found), [row as u64]);
-        assert!((found[0].similarity - 1.0).abs() < 0.002, "{found:?}");
-    }
-}
-
-#[test]
 fn lengths_of_vectors_do_not_matter() {
     for length in [1e-42, 1e-20, 3.0, 1e37] {
         let mut slab = Slab::new(2).unwrap();

@@ -85,16 +85,6 @@ proptest! {
 }
 
 #[test]
-fn rows_in_descending_order_are_kept() {
-    let rows: BTreeMap<u64, u64> = (0..300).map(|row| (row, row)).collect();
-    let mut slab = Slab::with_segment_rows(DIM, 64);
-    for (&row, &seed) in rows.iter().rev() {
-        assert!(slab.insert(row, &vector(seed)).unwrap());
-    }
-    check(&slab, &rows, 64);
-}
-
-#[test]
 fn the_highest_and_lowest_ids_are_rows() {
     let rows: BTreeMap<u64, u64> = [(u64::MAX, 1), (0, 2), (u64::MAX - 1, 3)].into();
     let mut slab = Slab::new(DIM).unwrap();
@@ -104,37 +94,6 @@ fn the_highest_and_lowest_ids_are_rows() {
     check(&slab, &rows, SEGMENT_ROWS);
     assert!(slab.remove(u64::MAX));
     assert!(!slab.contains(u64::MAX) && slab.contains(u64::MAX - 1));
-}
-
-#[test]
-fn removed_rows_are_never_proposed() {
-    let rows: BTreeMap<u64, u64> = (0..200).map(|row| (row, row)).collect();
-    let mut slab = fresh(&rows, 64);
-    // Below the share that compacts, so the slots are dead and not gone.
-    let removed = [0, 63, 64, 100, 199];
-    for row in removed {
-        assert!(slab.remove(row));
-        assert!(!slab.remove(row));
-    }
-    let snapshot = slab.snapshot();
-    let slots: usize = snapshot.iter().map(|s| s.rows().len()).sum();
-    assert_eq!(slots, 200);
-    for row in removed {
-        let own = [
-            query(&vector(row)),
-            query(&vector(500)),
-            query(&vector(501)),
-        ];
-        for found in [
-            search(&snapshot, &own, 300),
-            search(&snapshot, &own[..1], 300),
-        ]
-        .concat()
-        {
-            assert_eq!(found.len(), 195);
-            assert!(found.iter().all(|found| !removed.contains(&found.row)));
-        }
-    }
 }
 
 #[test]
