@@ -42,9 +42,9 @@ type Choice = (Reverse<u64>, Assignment);
 /// Returns the people of the acceptable neighbors of a face, the best first.
 fn choices(edges: &Edges, assignments: &[Assignment], face: u32) -> Vec<Choice> {
     let mut weights = BTreeMap::new();
-    for edge in edges.of(face) {
+    for edge in edges.acceptable(face) {
         let assignment = assignments[edge.face as usize];
-        if assignment != Assignment::None && edges.faces().get(edge.face).is_acceptable {
+        if assignment != Assignment::None {
             *weights.entry(assignment).or_insert(0) += edges.weight(edge);
         }
     }

@@ -138,7 +138,7 @@ impl<'a> Edges<'a> {
     }
 
     /// Returns the acceptable faces that are connected with a face.
-    fn acceptable(&self, face: u32) -> impl Iterator<Item = Neighbor> {
+    pub(crate) fn acceptable(&self, face: u32) -> impl Iterator<Item = Neighbor> {
         let edges = self.of(face);
         edges.filter(|edge| self.faces.get(edge.face).is_acceptable)
     }

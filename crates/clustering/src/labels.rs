@@ -117,12 +117,8 @@ fn label(faces: &Faces, people: &[u32], person: u32) -> u32 {
 /// Returns the role of each face.
 fn roles(edges: &Edges, settings: &Settings, scope: Scope) -> Vec<Role> {
     let faces = edges.faces();
-    let is_core = |at| {
-        let acceptable = edges
-            .of(at)
-            .filter(|edge| faces.get(edge.face).is_acceptable);
-        acceptable.take(settings.core as usize).count() == settings.core as usize
-    };
+    let core = settings.core as usize;
+    let is_core = |at| edges.acceptable(at).take(core).count() == core;
     let role = |(at, face): (u32, Face)| Role {
         is_free: face.is_acceptable && !scope.keeps(face),
         spreads: face.is_acceptable && !face.is_nobody(),

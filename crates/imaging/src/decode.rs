@@ -296,11 +296,13 @@ impl Stored {
 
 /// Checks the header against the limits, decodes, and composites alpha.
 fn read(
-    mut decoder: impl ImageDecoder,
+    decoder: Result<impl ImageDecoder, ImageError>,
     format: Format,
     options: &DecodeOptions,
 ) -> Result<RgbImage, DecodeError> {
     let limits = &options.limits;
+    let from_image = |error: &ImageError| DecodeError::from_image(format, limits, error);
+    let mut decoder = decoder.map_err(|error| from_image(&error))?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(DecodeError::corrupt(format, "it has no pixels"));
@@ -311,7 +313,7 @@ fn read(
         .set_limits(library_limits(limits))
         .and_then(|()| DynamicImage::from_decoder(decoder))
         .map(|image| flatten::onto(image, options.background))
-        .map_err(|error| DecodeError::from_image(format, limits, &error))
+        .map_err(|error| from_image(&error))
 }
 
 /// Returns the limits for the image library. The memory is doubled, because a decoder may have its own copy of the

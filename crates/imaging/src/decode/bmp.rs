@@ -14,9 +14,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             return Err(DecodeError::truncated(Format::Bmp));
         }
     }
-    let decoder = BmpDecoder::new(Cursor::new(bytes))
-        .map_err(|error| DecodeError::from_image(Format::Bmp, &options.limits, &error))?;
-    let pixels = read(decoder, Format::Bmp, options)?;
+    let pixels = read(BmpDecoder::new(Cursor::new(bytes)), Format::Bmp, options)?;
     Ok(Stored::full(pixels, 1))
 }
 

@@ -12,13 +12,10 @@ const IMAGE: u8 = 0x2C;
 const TRAILER: u8 = 0x3B;
 
 pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, DecodeError> {
-    let limits = &options.limits;
     let (width, height) = first_frame(bytes)?;
     // The frame may be larger than the canvas, and the decoder allocates all of it.
-    limits.check_size(width, height)?;
-    let decoder = GifDecoder::new(Cursor::new(bytes))
-        .map_err(|error| DecodeError::from_image(Format::Gif, limits, &error))?;
-    let pixels = read(decoder, Format::Gif, options)?;
+    options.limits.check_size(width, height)?;
+    let pixels = read(GifDecoder::new(Cursor::new(bytes)), Format::Gif, options)?;
     Ok(Stored::full(pixels, 1))
 }
 

@@ -56,8 +56,7 @@ pub(super) fn stated_size(bytes: &[u8]) -> Option<(u32, u32)> {
 fn pixels(bytes: &[u8], options: &DecodeOptions) -> Result<RgbImage, DecodeError> {
     let mut library = image::Limits::no_limits();
     library.max_alloc = Some(METADATA_BYTES);
-    let decoder = PngDecoder::with_limits(Cursor::new(bytes), library)
-        .map_err(|error| DecodeError::from_image(Format::Png, &options.limits, &error))?;
+    let decoder = PngDecoder::with_limits(Cursor::new(bytes), library);
     read(decoder, Format::Png, options)
 }
 

@@ -256,19 +256,11 @@ fn every_png_variant_decodes() {
 #[test]
 fn the_first_frame_of_an_animation_is_decoded() {
     let (first, second) = (synthetic(16, 12), RgbImage::new(16, 12));
-    let frame = |image: &RgbImage, x: u32| {
-        let mut data = (x / 2).to_le_bytes()[..3].to_vec();
-        data.extend([0; 3]);
-        data.extend(&(image.width() - 1).to_le_bytes()[..3]);
-        data.extend(&(image.height() - 1).to_le_bytes()[..3]);
-        // 100 ms; no blending.
-        data.extend([100, 0, 0, 2]);
-        let bits = vp8l(image);
-        data.extend(b"VP8L");
-        data.extend((bits.len() as u32).to_le_bytes());
-        data.extend(&bits);
-        data.extend(vec![0; bits.len() % 2]);
-        data
+    let frame = |image: &RgbImage, x: u8| {
+        let size = &vp8x(0, image.width(), image.height())[4..];
+        // The place in pairs of pixels, the size, 100 ms, and no blending.
+        let head = [&[x / 2, 0, 0, 0, 0, 0][..], size, &[100, 0, 0, 2]].concat();
+        [&head[..], &riff(&[(b"VP8L", vp8l(image))])[12..]].concat()
     };
     let webp = riff(&[
         (b"VP8X", vp8x(0x02, 20, 12)),

@@ -31,6 +31,6 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
         .set_limits(library_limits(limits))
         .map_err(convert_error)?;
     let orientation = decoder.orientation().map_or(1, |o| o.to_exif());
-    let pixels = read(decoder, Format::Tiff, options)?;
+    let pixels = read(Ok(decoder), Format::Tiff, options)?;
     Ok(Stored::full(pixels, orientation))
 }

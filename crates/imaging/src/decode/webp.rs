@@ -44,7 +44,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
             .set_background_color(color)
             .map_err(|error| DecodeError::from_image(Format::Webp, limits, &error))?;
     }
-    let pixels = read(decoder, Format::Webp, options)?;
+    let pixels = read(Ok(decoder), Format::Webp, options)?;
     Ok(Stored::full(pixels, file.orientation.unwrap_or(1)))
 }
 

@@ -2,10 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{
-    AXES, FLAT_AXES, FLAT_LEVELS, STRIDE, any_columns, any_rows, definition::assert_means, image,
-    noise_levels,
-};
+use super::{AXES, STRIDE, any_columns, any_rows, definition::assert_means, image, noise_levels};
 use crate::{
     resize::{
         kernel_forms::{has_features, noise},
@@ -83,15 +80,6 @@ fn fixed_point_kernels_equal_the_definition_if_this_cpu_runs_them() {
     };
     assert_eq!(ran(&prefix_sum), is_supported, "prefix sum");
     assert_eq!(ran(&check_dot_product), is_supported, "dot product");
-    for (source, target) in FLAT_AXES.into_iter().filter(|_| has_instructions()) {
-        for level in FLAT_LEVELS {
-            let axis = Axis::full(source, target);
-            assert!(
-                check_prefix_sum(&axis, std::iter::repeat(level)),
-                "{axis:?}"
-            );
-        }
-    }
 }
 
 proptest! {
