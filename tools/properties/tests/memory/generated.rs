@@ -64,7 +64,7 @@ const SCALARS: [(&str, &[u8]); 6] = [
 ];
 
 /// A value.
-enum Tree {
+pub enum Tree {
     Scalar(usize),
     Text(&'static str),
     /// A text of about this length.
@@ -89,13 +89,6 @@ enum Tree {
     },
 }
 
-/// How trees are written.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Format {
-    Json,
-    Msgpack,
-}
-
 /// Makes bodies. The same seed makes the same ones.
 pub struct Generator(Rng);
 
@@ -105,7 +98,7 @@ impl Generator {
     }
 
     /// Makes an object of about `length` bytes.
-    pub fn object(&mut self, length: usize, format: Format) -> Vec<u8> {
+    pub fn object(&mut self, length: usize) -> Tree {
         let mut fields = vec![(Tree::Text("operation"), Tree::Text("detect"))];
         if self.0.u8(..8) == 0 {
             fields.clear();
@@ -119,11 +112,11 @@ impl Generator {
             fields.push((Tree::Text(name), self.value(length / count, 0)));
         }
         self.0.shuffle(&mut fields);
-        Tree::Map(fields).written(format)
+        Tree::Map(fields)
     }
 
     /// Makes a form of about `length` bytes, with the boundary `edge`.
-    pub fn form(&mut self, length: usize) -> Vec<u8> {
+    pub fn form(&mut self, length: usize) -> String {
         let count = match self.0.u8(..4) {
             0 => self.0.usize(1..5),
             1 => self.0.usize(50..70),
@@ -132,7 +125,7 @@ impl Generator {
         };
         let same = self.any(&PARTS);
         let are_same = self.0.bool();
-        let mut form = Vec::new();
+        let mut form = String::new();
         for _ in 0..count {
             let name = if are_same { same } else { self.any(&PARTS) };
             let file = if self.0.bool() {
@@ -140,28 +133,25 @@ impl Generator {
             } else {
                 ""
             };
-            let head =
-                format!("--edge\r\ncontent-disposition: form-data; name={name}{file}\r\n\r\n");
-            form.extend_from_slice(head.as_bytes());
-            let value = self.value(length / count, 0).written(Format::Json);
-            form.extend_from_slice(&value);
-            form.extend_from_slice(b"\r\n");
+            let value = self.value(length / count, 0).json();
+            form += &format!(
+                "--edge\r\ncontent-disposition: form-data; name={name}{file}\r\n\r\n{value}\r\n"
+            );
         }
-        form.extend_from_slice(b"--edge--\r\n");
-        form
+        form + "--edge--\r\n"
     }
 
     /// Makes lines of about `length` bytes.
-    pub fn lines(&mut self, length: usize) -> Vec<u8> {
+    pub fn lines(&mut self, length: usize) -> String {
         let count = self.any(&[1, 4, 100, 20_000]);
-        let mut lines = b"{\"operation\":\"detect\"}\n".to_vec();
+        let mut lines = "{\"operation\":\"detect\"}\n".to_owned();
         for _ in 0..count {
             let line = match self.0.u8(..4) {
                 0 => self.value(length / count, 0),
                 _ => self.named(length / count, 0),
             };
-            lines.extend_from_slice(&line.written(Format::Json));
-            lines.push(b'\n');
+            lines += &line.json();
+            lines.push('\n');
         }
         lines
     }
@@ -266,123 +256,88 @@ impl Generator {
 }
 
 impl Tree {
-    fn written(&self, format: Format) -> Vec<u8> {
-        let mut out = Vec::new();
-        match format {
-            Format::Json => self.write_json(&mut out),
-            Format::Msgpack => self.write_msgpack(&mut out),
-        }
-        out
-    }
-
-    fn write_json(&self, out: &mut Vec<u8>) {
+    pub fn json(&self) -> String {
         match self {
-            Self::Scalar(which) => out.extend_from_slice(SCALARS[*which].0.as_bytes()),
-            Self::Text(text) => quote(out, text.as_bytes()),
+            Self::Scalar(which) => SCALARS[*which].0.to_owned(),
+            Self::Text(text) => format!("\"{text}\""),
             Self::Long { unit, length } => {
                 let unit = UNITS[*unit].0;
-                quote(out, unit.repeat(length / unit.len()).as_bytes());
+                format!("\"{}\"", unit.repeat(length / unit.len()))
             }
-            Self::Binary(length) => quote(out, "AAAA".repeat(length / 4).as_bytes()),
+            Self::Binary(length) => format!("\"{}\"", "AAAA".repeat(length / 4)),
             Self::List(values) => {
-                out.push(b'[');
-                separated(out, values, |out, value| value.write_json(out));
-                out.push(b']');
+                let values: Vec<String> = values.iter().map(Self::json).collect();
+                format!("[{}]", values.join(","))
             }
             Self::Map(fields) => {
-                out.push(b'{');
-                separated(out, fields, |out, (name, value)| {
-                    match name {
-                        Self::Text(_) | Self::Long { .. } => name.write_json(out),
-                        _ => quote(out, b"a"),
+                let field = |(name, value): &(Self, Self)| match name {
+                    Self::Text(_) | Self::Long { .. } => {
+                        format!("{}:{}", name.json(), value.json())
                     }
-                    out.push(b':');
-                    value.write_json(out);
-                });
-                out.push(b'}');
+                    _ => format!("\"a\":{}", value.json()),
+                };
+                let fields: Vec<String> = fields.iter().map(field).collect();
+                format!("{{{}}}", fields.join(","))
             }
             Self::Copies { of, is_map, length } => {
-                let name = if *is_map { "\"a\":" } else { "" };
-                let copy = [name.as_bytes(), &of.written(Format::Json)].concat();
-                let copies = [&copy[..], b","].concat().repeat(length / (copy.len() + 1));
-                out.push(if *is_map { b'{' } else { b'[' });
-                out.extend_from_slice(&copies);
-                out.extend_from_slice(&copy);
-                out.push(if *is_map { b'}' } else { b']' });
+                let [begin, name, end] = Self::around(*is_map);
+                let copy = format!("{name}{}", of.json());
+                let copies = format!("{copy},").repeat(length / (copy.len() + 1));
+                format!("{begin}{copies}{copy}{end}")
             }
             Self::Deep { is_map, levels } => {
-                let (begin, end) = if *is_map {
-                    ("{\"a\":", "}")
-                } else {
-                    ("[", "]")
-                };
-                out.extend_from_slice(begin.repeat(*levels / begin.len()).as_bytes());
-                out.push(b'0');
-                out.extend_from_slice(end.repeat(*levels / begin.len()).as_bytes());
+                let [begin, name, end] = Self::around(*is_map);
+                let begin = [begin, name].concat();
+                let levels = levels / begin.len();
+                format!("{}0{}", begin.repeat(levels), end.repeat(levels))
             }
         }
     }
 
-    fn write_msgpack(&self, out: &mut Vec<u8>) {
+    /// Returns what is around the value in a list, or in a map with one key.
+    fn around(is_map: bool) -> [&'static str; 3] {
+        match is_map {
+            true => ["{", "\"a\":", "}"],
+            false => ["[", "", "]"],
+        }
+    }
+
+    pub fn msgpack(&self) -> Vec<u8> {
         match self {
-            Self::Scalar(which) => out.extend_from_slice(SCALARS[*which].1),
-            Self::Text(text) => packed(out, 0xDB, text.as_bytes()),
+            Self::Scalar(which) => SCALARS[*which].1.to_owned(),
+            Self::Text(text) => counted(0xDB, text.len(), text.as_bytes()),
             Self::Long { unit, length } => {
                 let unit = UNITS[*unit].1;
-                packed(out, 0xDB, unit.repeat(length / unit.len()).as_bytes());
+                let text = unit.repeat(length / unit.len());
+                counted(0xDB, text.len(), text.as_bytes())
             }
-            Self::Binary(length) => packed(out, 0xC6, &vec![0; *length]),
+            Self::Binary(length) => counted(0xC6, *length, &vec![0; *length]),
             Self::List(values) => {
-                counted(out, 0xDD, values.len());
-                for value in values {
-                    value.write_msgpack(out);
-                }
+                let content: Vec<Vec<u8>> = values.iter().map(Self::msgpack).collect();
+                counted(0xDD, values.len(), &content.concat())
             }
             Self::Map(fields) => {
-                counted(out, 0xDF, fields.len());
-                for (name, value) in fields {
-                    name.write_msgpack(out);
-                    value.write_msgpack(out);
-                }
+                let field = |(name, value): &(Self, Self)| [name.msgpack(), value.msgpack()];
+                let content: Vec<Vec<u8>> = fields.iter().flat_map(field).collect();
+                counted(0xDF, fields.len(), &content.concat())
             }
             Self::Copies { of, is_map, length } => {
                 let name: &[u8] = if *is_map { b"\xA1a" } else { b"" };
-                let copy = [name, &of.written(Format::Msgpack)].concat();
+                let copy = [name, &of.msgpack()].concat();
                 let copies = length / copy.len();
-                counted(out, if *is_map { 0xDF } else { 0xDD }, copies);
-                out.extend_from_slice(&copy.repeat(copies));
+                let marker = if *is_map { 0xDF } else { 0xDD };
+                counted(marker, copies, &copy.repeat(copies))
             }
             Self::Deep { is_map, levels } => {
                 let begin: &[u8] = if *is_map { b"\x81\xA1a" } else { b"\x91" };
-                out.extend_from_slice(&begin.repeat(*levels / begin.len()));
-                out.push(0xC0);
+                [&begin.repeat(*levels / begin.len())[..], b"\xC0"].concat()
             }
         }
     }
 }
 
-fn quote(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'"');
-    out.extend_from_slice(text);
-    out.push(b'"');
-}
-
-fn separated<T>(out: &mut Vec<u8>, values: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
-    for (index, value) in values.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, value);
-    }
-}
-
-/// Writes a marker of msgpack with a number of four bytes.
-fn counted(out: &mut Vec<u8>, marker: u8, count: usize) {
-    out.push(marker);
-    out.extend_from_slice(&u32::try_from(count).expect("a short body").to_be_bytes());
-}
-
-fn packed(out: &mut Vec<u8>, marker: u8, content: &[u8]) {
-    counted(out, marker, content.len());
-    out.extend_from_slice(content);
+/// Returns a marker of msgpack with a number of four bytes, and what follows it.
+fn counted(marker: u8, count: usize, content: &[u8]) -> Vec<u8> {
+    let count = u32::try_from(count).expect("a short body").to_be_bytes();
+    [&[marker][..], &count, content].concat()
 }

@@ -10,7 +10,7 @@ use peak_alloc::PeakAlloc;
 mod fixed;
 mod generated;
 
-use self::generated::{Format, Generator};
+use self::generated::Generator;
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -50,10 +50,10 @@ fn fixed_bodies(content_type: &str) -> (&str, Vec<Vec<u8>>) {
 fn generated_body(content_type: &str, seed: u64, length: usize) -> Option<(&str, Vec<u8>)> {
     let mut generator = Generator::new(seed);
     Some(match content_type {
-        "application/json" => (content_type, generator.object(length, Format::Json)),
-        "application/msgpack" => (content_type, generator.object(length, Format::Msgpack)),
-        "multipart/form-data" => (EDGE, generator.form(length)),
-        "application/x-ndjson" => (content_type, generator.lines(length)),
+        "application/json" => (content_type, generator.object(length).json().into()),
+        "application/msgpack" => (content_type, generator.object(length).msgpack()),
+        "multipart/form-data" => (EDGE, generator.form(length).into()),
+        "application/x-ndjson" => (content_type, generator.lines(length).into()),
         _ => return None,
     })
 }
