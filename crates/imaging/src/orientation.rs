@@ -193,10 +193,10 @@ mod tests {
 
     #[test]
     fn other_angles_equal_opencv() {
-        let ours = rotate(&synthetic(97, 61), 30.0, BACKGROUND);
-        assert_within(&ours, &fixture_image("turn_30.png"), 1, "30 degrees");
-        let ours = rotate(&synthetic(97, 61), -330.0, BACKGROUND);
-        assert_within(&ours, &fixture_image("turn_30.png"), 1, "-330 degrees");
+        for degrees in [30.0, -330.0] {
+            let ours = rotate(&synthetic(97, 61), degrees, BACKGROUND);
+            assert_within(&ours, &fixture_image("turn_30.png"), 1, "30 degrees");
+        }
     }
 
     #[test]

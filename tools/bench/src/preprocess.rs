@@ -85,8 +85,9 @@ impl Material<'_> {
         let mut measures = Vec::new();
         for side in SIDES {
             for batch in BATCHES {
-                for layout in [Layout::Nchw, Layout::Nhwc] {
-                    measures.push(self.of_memory(side, batch, layout));
+                for (layout, name) in [(Layout::Nchw, "NCHW"), (Layout::Nhwc, "NHWC")] {
+                    let name = format!("memory/{side}/{batch}/{name}");
+                    measures.push(self.of_memory(name, side, batch, layout));
                 }
                 let name = format!("files/{side}/{batch}/NCHW");
                 measures.push(self.of_files(name, self.threads, side, batch));
@@ -102,9 +103,8 @@ impl Material<'_> {
         measures
     }
 
-    fn of_memory(&self, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
+    fn of_memory(&self, name: String, side: u32, batch: usize, layout: Layout) -> Measure<'_> {
         let preprocess = to(side, layout);
-        let name = format!("memory/{side}/{batch}/{}", layout_name(layout));
         let images = &self.images[..batch];
         Measure::new(name, batch, move || {
             let mut rows = self.tensor.borrow_mut();
@@ -215,13 +215,6 @@ fn to(side: u32, layout: Layout) -> Preprocess {
         width: side,
         layout,
         ..Preprocess::default()
-    }
-}
-
-fn layout_name(layout: Layout) -> &'static str {
-    match layout {
-        Layout::Nchw => "NCHW",
-        Layout::Nhwc => "NHWC",
     }
 }
 

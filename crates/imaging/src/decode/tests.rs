@@ -83,8 +83,9 @@ fn headers_state_the_size() {
     assert_eq!(stated_size(b"no image"), None);
 }
 
-/// Returns a file that states 64 lines and has eight, with all markers.
-fn short_of_lines() -> Vec<u8> {
+#[test]
+fn a_file_with_missing_lines_is_truncated_even_with_an_end_marker() {
+    // It states 64 lines and has eight.
     let complete = encode(&synthetic(64, 8), OutputFormat::default()).unwrap();
     let frame = complete
         .windows(2)
@@ -94,17 +95,7 @@ fn short_of_lines() -> Vec<u8> {
     file[frame + 5..frame + 7].copy_from_slice(&64u16.to_be_bytes());
     // A comment between the scan and the end marker.
     file.extend([0xFF, 0xFE, 0, 2, 0xFF, 0xD9]);
-    file
-}
-
-#[test]
-fn a_file_with_missing_lines_is_truncated_even_with_an_end_marker() {
-    assert_eq!(
-        error(&short_of_lines()),
-        DecodeError::Truncated {
-            format: Format::Jpeg
-        }
-    );
+    assert_eq!(error(&file), DecodeError::truncated(Format::Jpeg));
 }
 
 #[test]

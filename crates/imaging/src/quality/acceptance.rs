@@ -172,7 +172,10 @@ pub fn judge(face: &FaceMeasurements, thresholds: &Thresholds) -> Vec<Reason> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Preset::{Enroll, Ingest, Search, Verify},
+        *,
+    };
 
     fn good() -> FaceMeasurements {
         FaceMeasurements {
@@ -197,19 +200,14 @@ mod tests {
 
     #[test]
     fn a_good_face_passes_every_preset() {
-        for preset in [
-            Preset::Ingest,
-            Preset::Enroll,
-            Preset::Verify,
-            Preset::Search,
-        ] {
+        for preset in [Ingest, Enroll, Verify, Search] {
             assert_eq!(judge(&good(), &preset.thresholds()), [], "{preset:?}");
         }
     }
 
     #[test]
     fn each_measure_has_a_reason() {
-        let ingest = Preset::Ingest.thresholds();
+        let ingest = Ingest.thresholds();
         type Spoil = fn(&mut FaceMeasurements);
         let cases: [(Spoil, &str); 11] = [
             (|f| f.size_px = 79.9, "face_too_small"),
@@ -236,7 +234,7 @@ mod tests {
     fn missing_measures_are_not_checked() {
         let mut face = good();
         (face.score, face.pose, face.embedding_norm) = (None, None, None);
-        assert_eq!(judge(&face, &Preset::Ingest.thresholds()), []);
+        assert_eq!(judge(&face, &Ingest.thresholds()), []);
     }
 
     #[test]
@@ -245,9 +243,9 @@ mod tests {
             let t = preset.thresholds();
             (t.min_face_px, t.min_blur, t.max_angle, t.min_overall)
         };
-        assert_eq!(defined(Preset::Ingest), (80.0, 80.0, 25.0, 0.60));
-        assert_eq!(defined(Preset::Enroll), (64.0, 30.0, 30.0, 0.40));
-        assert_eq!(defined(Preset::Verify), (80.0, 60.0, 25.0, 0.55));
-        assert_eq!(defined(Preset::Search), (32.0, 30.0, 45.0, 0.30));
+        assert_eq!(defined(Ingest), (80.0, 80.0, 25.0, 0.60));
+        assert_eq!(defined(Enroll), (64.0, 30.0, 30.0, 0.40));
+        assert_eq!(defined(Verify), (80.0, 60.0, 25.0, 0.55));
+        assert_eq!(defined(Search), (32.0, 30.0, 45.0, 0.30));
     }
 }

@@ -54,12 +54,7 @@ type Block = Aligned<[u16; BLOCK]>;
 /// The rows between the centers of two neighboring target rows, and the factors of their sums.
 #[derive(Clone, Copy)]
 struct Segment {
-    /// The first row.
-    first: usize,
-    /// The number of rows, which may be 0 at the edges of the image.
-    count: usize,
-    /// Rows between the centers that lie below the image.
-    missing: usize,
+    interval: Interval,
     factors: Factors,
 }
 
@@ -105,9 +100,9 @@ impl<'a> PrefixSum<'a> {
     pub(super) fn next(&mut self, out: &mut [i16]) -> Option<()> {
         let segment = self.segments.next()?;
         let rows_from = |row: usize| self.source.get(row * self.stride..);
-        let next = self.segments.as_slice().first();
+        let next = self.segments.as_slice().first().map(|next| next.interval);
         let rows = SegmentRows {
-            rows: rows_from(segment.first)?,
+            rows: rows_from(segment.interval.first)?,
             upcoming: next.map_or(&[], |next| {
                 rows_from(next.first).map_or(&[], |rows| &rows[..next.count * self.stride])
             }),
@@ -159,9 +154,7 @@ fn segments(axis: &Axis) -> Option<Vec<Segment>> {
             let [upper_ramp, upper_sum] = upper.map(|factor| word(factor * upper_share));
             let [lower_sum, lower_ramp] = lower.map(|factor| word(factor * lower_share));
             Some(Segment {
-                first: interval.first,
-                count: interval.count,
-                missing: interval.missing,
+                interval: *interval,
                 factors: Factors {
                     upper: [upper_ramp?, upper_sum?],
                     lower: [lower_sum?, lower_ramp?],
@@ -173,8 +166,11 @@ fn segments(axis: &Axis) -> Option<Vec<Segment>> {
 }
 
 /// The source rows between the centers of two neighboring target rows.
+#[derive(Clone, Copy)]
 struct Interval {
+    /// The first row.
     first: usize,
+    /// The number of rows, which may be 0 at the edges of the image.
     count: usize,
     /// Rows of the interval that lie below the image.
     missing: usize,

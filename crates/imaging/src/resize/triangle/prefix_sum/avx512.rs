@@ -18,11 +18,11 @@ pub(super) fn weigh(rows: &SegmentRows<'_>, partial: &mut [Block], out: &mut [i1
     // Each factor is stored twice in 32 bits, so that one load broadcasts it.
     let twice = |factor| i32::from(factor as i16) << 16 | i32::from(factor);
     let factors = [upper, lower].map(|factors: [u16; 2]| factors.map(twice));
-    let missing = _mm512_set1_epi16(rows.segment.missing as i16);
+    let missing = _mm512_set1_epi16(rows.segment.interval.missing as i16);
     let [sum_shift, ramp_shift] = shifts.map(|shift| _mm_cvtsi32_si128(shift as i32));
     for (column, partial) in rows.blocks().zip(partial) {
         let (mut sums, mut ramps) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
-        for row in 0..rows.segment.count {
+        for row in 0..rows.segment.interval.count {
             if let Some(&samples) = rows.samples(row, column) {
                 let samples: [__m256i; 4] = must_cast(samples);
                 for ((sum, ramp), samples) in sums.iter_mut().zip(&mut ramps).zip(samples) {
