@@ -222,18 +222,11 @@ fn tiff_with_orientation(image: &RgbImage, orientation: u8) -> Vec<u8> {
 fn every_png_variant_decodes() {
     let source = synthetic(20, 14);
     let image = DynamicImage::ImageRgb8(source.clone());
-    assert_eq!(
-        plain(&png(&DynamicImage::ImageRgb16(image.to_rgb16())))
-            .unwrap()
-            .pixels,
-        source
-    );
-    let gray = image.to_luma8();
-    let expected = DynamicImage::ImageLuma8(gray.clone()).to_rgb8();
-    assert_eq!(
-        plain(&png(&DynamicImage::ImageLuma8(gray))).unwrap().pixels,
-        expected
-    );
+    let decoded = |image: DynamicImage| plain(&png(&image)).unwrap().pixels;
+    let deep = DynamicImage::ImageRgb16(image.to_rgb16());
+    assert_eq!(decoded(deep), source);
+    let gray = DynamicImage::ImageLuma8(image.to_luma8());
+    assert_eq!(decoded(gray.clone()), gray.to_rgb8());
 
     let half = RgbaImage::from_pixel(2, 2, Rgba([200, 100, 0, 0]));
     let options = DecodeOptions {

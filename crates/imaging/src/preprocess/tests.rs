@@ -218,6 +218,18 @@ fn cropped_pixels_are_not_computed() {
     }
 }
 
+/// Asserts that every pixel of an image becomes these values.
+fn assert_flat(preprocess: &Preprocess, image: &RgbImage, expected: [f32; 3]) {
+    let pixels = pixels(preprocess, image);
+    let (width, height) = preprocess.output_size(image.dimensions());
+    assert_eq!(pixels.len(), (width * height) as usize);
+    for pixel in pixels {
+        let apart = [0, 1, 2].map(|c: usize| (pixel[c] - expected[c]).abs());
+        let same = apart.iter().all(|apart| *apart < 1e-5);
+        assert!(same, "{:?} {preprocess:?}: {pixel:?}", image.dimensions());
+    }
+}
+
 #[test]
 fn tiny_and_flat_images_keep_their_level_in_every_mode() {
     for size in [(1, 1), (1, 50), (50, 1), (2, 3), (3, 400)] {
@@ -229,15 +241,7 @@ fn tiny_and_flat_images_keep_their_level_in_every_mode() {
                 std: [1.0; 3],
                 ..to((8, 6), profile, mode)
             };
-            let pixels = pixels(&preprocess, &source);
-            let (width, height) = preprocess.output_size(size);
-            assert_eq!(pixels.len(), (width * height) as usize);
-            for pixel in pixels {
-                for (value, level) in pixel.into_iter().zip([0.2, 0.4, 0.8]) {
-                    let same = (value - level).abs() < 1e-5;
-                    assert!(same, "{size:?} {profile:?} {mode:?}: {pixel:?}");
-                }
-            }
+            assert_flat(&preprocess, &source, [0.2, 0.4, 0.8]);
         }
     }
 }
@@ -251,13 +255,7 @@ fn an_image_without_pixels_is_black() {
                 pad: [200; 3],
                 ..to((8, 6), profile, mode)
             };
-            let pixels = pixels(&preprocess, &RgbImage::new(size.0, size.1));
-            assert!(!pixels.is_empty());
-            for pixel in pixels {
-                let apart = [0, 1, 2].map(|c: usize| (pixel[c] - black[c]).abs());
-                let same = apart.iter().all(|apart| *apart < 1e-5);
-                assert!(same, "{size:?} {profile:?} {mode:?}: {pixel:?}");
-            }
+            assert_flat(&preprocess, &RgbImage::new(size.0, size.1), black);
         }
     }
 }
