@@ -177,12 +177,10 @@ pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeE
         OutputFormat::Webp => {
             WebPEncoder::new_lossless(&mut file).write_image(samples, width, height, color)
         }
-        OutputFormat::Avif => {
-            return avif(image).map_err(|source| EncodeError::Encoder {
-                format: output.name(),
-                source: unencodable(ImageFormat::Avif, source),
-            });
-        }
+        OutputFormat::Avif => match avif(image) {
+            Ok(encoded) => return Ok(encoded),
+            Err(error) => Err(unencodable(ImageFormat::Avif, error)),
+        },
     }
     .map_err(|source| EncodeError::Encoder {
         format: output.name(),

@@ -119,6 +119,13 @@ mod tests {
         synthetic::{assert_within, fixture_image, synthetic},
     };
 
+    const FILTERS: [Filter; 4] = [
+        Filter::Bilinear,
+        Filter::BilinearTwoTap,
+        Filter::Bicubic,
+        Filter::Area,
+    ];
+
     #[test]
     fn every_filter_equals_its_reference() {
         let source = synthetic(97, 61);
@@ -141,12 +148,7 @@ mod tests {
     #[test]
     fn sizes_without_pixels_do_not_panic() {
         let source = synthetic(5, 4);
-        for filter in [
-            Filter::Bilinear,
-            Filter::BilinearTwoTap,
-            Filter::Bicubic,
-            Filter::Area,
-        ] {
+        for filter in FILTERS {
             assert_eq!(resize(&source, 0, 0, filter).dimensions(), (1, 1));
             assert_eq!(resize(&source, 9, 1, filter).dimensions(), (9, 1));
             assert_eq!(resize(&source, 5, 4, filter), source);
@@ -160,12 +162,7 @@ mod tests {
         let source = synthetic(40, 30);
         let (width, height) = (2_000, 1_500);
         let written = width as usize * height as usize * RGB;
-        for filter in [
-            Filter::Bilinear,
-            Filter::BilinearTwoTap,
-            Filter::Bicubic,
-            Filter::Area,
-        ] {
+        for filter in FILTERS {
             let passed = checkpoints_of(|| drop(resize(&source, width, height, filter)));
             let most = CONVOLVED / PER_WRITTEN;
             assert!(passed * most >= written, "{filter:?}: {passed}");
