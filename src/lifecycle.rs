@@ -35,6 +35,11 @@ impl Lifecycle {
         self.stopping.clone().cancelled_owned()
     }
 
+    /// Returns a token that is cancelled when the shutdown begins.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stopping.child_token()
+    }
+
     /// Drives `server` to its end. The server ends by itself when the shutdown has begun and no request is in flight.
     ///
     /// Stops earlier if `deadline` has passed since the beginning of the shutdown or if `forced` resolves.

@@ -24,10 +24,21 @@ const DEFAULT_CHUNKS: usize = 2;
 
 /// The background tasks of batches.
 pub(super) struct BatchTasks {
+    app: Arc<App>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl BatchTasks {
+    /// Starts a task, which ends when the token is cancelled.
+    fn spawn<F>(&mut self, task: impl FnOnce(Arc<App>, CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.app.lifecycle.stop_token();
+        let task = task(Arc::clone(&self.app), stop);
+        self.tasks.push(tokio::spawn(task));
+    }
+
     /// Waits until all tasks have stopped. They stop when the lifecycle does.
     pub(super) async fn stopped(self) {
         for task in self.tasks {
@@ -40,64 +51,33 @@ impl BatchTasks {
 
 /// Starts to process `chunks` chunks of a tenant at a time, and to delete what is no longer needed.
 pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
-    let stop = CancellationToken::new();
-    let mut tasks = Vec::new();
-    tasks.push(tokio::spawn({
-        let (stopped, stop) = (app.lifecycle.stopped(), stop.clone());
-        async move {
-            stopped.await;
-            stop.cancel();
-        }
-    }));
-    tasks.push(tokio::spawn({
-        let (batches, stop) = (app.batches.clone(), stop.clone());
-        async move { batches.sweep_until(stop).await }
-    }));
-    tasks.push(tokio::spawn({
-        let (batches, stop) = (app.batches.clone(), stop.clone());
-        async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = batches.queue.run() => {}
-            }
-        }
-    }));
-    tasks.push(tokio::spawn({
+    let mut tasks = BatchTasks {
+        app: Arc::clone(app),
+        tasks: Vec::new(),
+    };
+    tasks.spawn(|app, stop| async move { app.batches.sweep_until(stop).await });
+    tasks.spawn(|app, stop| async move {
+        stop.run_until_cancelled(app.batches.queue.run()).await;
+    });
+    tasks.spawn(|app, stop| {
         let deliveries = Deliveries::new(app.batches.clone(), Arc::new(fastrand::f64));
-        deliveries.run(stop.clone())
-    }));
-    tasks.push(tokio::spawn({
-        let (erasures, stop) = (app.erasures.clone(), stop.clone());
-        async move { erasures.sweep_until(stop).await }
-    }));
-    tasks.push(tokio::spawn({
-        let (retention, stop) = (app.retention.clone(), stop.clone());
-        async move { retention.sweep_until(stop).await }
-    }));
-    tasks.push(tokio::spawn({
-        let (collections, stop) = (app.collections.clone(), stop.clone());
-        let metrics = app.metrics.clone();
-        async move { collections.sweep_until(&metrics, stop).await }
-    }));
-    tasks.push(tokio::spawn({
-        let (libraries, stop) = (app.libraries.clone(), stop.clone());
-        let metrics = app.metrics.clone();
-        async move { libraries.work_until(&metrics, stop).await }
-    }));
+        deliveries.run(stop)
+    });
+    tasks.spawn(|app, stop| async move { app.erasures.sweep_until(stop).await });
+    tasks.spawn(|app, stop| async move { app.retention.sweep_until(stop).await });
+    tasks.spawn(|app, stop| async move { app.collections.sweep_until(&app.metrics, stop).await });
+    tasks.spawn(|app, stop| async move { app.libraries.work_until(&app.metrics, stop).await });
     if let Some(heads) = app.audit_heads.clone() {
-        let stop = stop.clone();
-        tasks.push(tokio::spawn(async move { heads.publish_until(stop).await }));
+        tasks.spawn(|_, stop| async move { heads.publish_until(stop).await });
     }
     if chunks > 0 {
-        let worker = Worker::new(
-            app.batches.clone(),
-            worker_name(),
-            describe_item,
-            Arc::new(fastrand::f64),
-        );
-        tasks.push(tokio::spawn(worker.run(chunks, stop)));
+        tasks.spawn(|app, stop| {
+            let random = Arc::new(fastrand::f64);
+            let worker = Worker::new(app.batches.clone(), worker_name(), describe_item, random);
+            worker.run(chunks, stop)
+        });
     }
-    BatchTasks { tasks }
+    tasks
 }
 
 /// Returns a name that tells which process has a lease.
