@@ -4,12 +4,8 @@ use std::sync::Arc;
 
 use facescan_audit::{AuditLog, heads::HeadPublisher, refusals::RefusalLog};
 use facescan_batches::Batches;
-use facescan_clock::Clock;
 use facescan_config::Config;
-use facescan_inference::{
-    backend::Backend,
-    registry::{ModelSpec, Registry},
-};
+use facescan_inference::registry::{ModelSpec, Registry};
 use facescan_pipeline::{
     Pipeline,
     admission::Admission,
@@ -28,7 +24,7 @@ use crate::{
     lifecycle::Lifecycle,
 };
 
-pub use builder::{AppBuilder, open_store};
+pub use builder::{Parts, open_store};
 pub use face_index::open as open_face_index;
 
 use store_fault::StoreFault;
@@ -87,11 +83,6 @@ pub struct App {
 }
 
 impl App {
-    /// Returns a builder for an application on `backend`. [`AppBuilder::build`] loads the models and opens the database.
-    pub fn builder(config: Config, backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> AppBuilder {
-        AppBuilder::new(config, backend, clock)
-    }
-
     /// Creates the context of one run of the command line or of one use as a library.
     pub fn run_context(&self) -> RequestContext {
         let id = RequestId::generate(self.pipeline.clock.as_ref());

@@ -11,7 +11,7 @@ use facescan_batches::{
     running::RunningBatches,
     watches::BatchWatches,
 };
-use facescan_clock::Clock;
+use facescan_clock::{Clock, SystemClock};
 use facescan_config::{AuditLevel, Config, DecodeMode};
 use facescan_imaging::{
     decode::{DecodeOptions, SYSTEM_LIBRARY, TurboJpeg},
@@ -65,30 +65,23 @@ const MAX_PIXEL_BYTES: usize = 256 << 20;
 /// The minimum number of faces of one image that are processed at a time.
 const MIN_FACE_CHUNK: usize = 16;
 
-/// Builds an [`App`]. The settings decide every part that the caller does not set.
-pub struct AppBuilder {
-    config: Config,
-    backend: Arc<dyn Backend>,
-    clock: Arc<dyn Clock>,
-    fetcher: Option<Arc<dyn Fetcher>>,
+/// What an [`App`] takes from outside. The settings decide everything else.
+pub struct Parts {
+    /// Runs the models.
+    pub backend: Arc<dyn Backend>,
+    /// The source of time.
+    pub clock: Arc<dyn Clock>,
+    /// Fetches URLs if the settings allow URLs. `None` means from the web.
+    pub fetcher: Option<Arc<dyn Fetcher>>,
 }
 
-impl AppBuilder {
-    pub(super) fn new(config: Config, backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+impl Parts {
+    /// Takes the models from `backend`, the time from the clock of the machine, and URLs from the web.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
         Self {
-            config,
             backend,
-            clock,
+            clock: Arc::new(SystemClock::start()),
             fetcher: None,
-        }
-    }
-
-    /// Fetches URLs through `fetcher` if the settings allow URLs.
-    #[must_use]
-    pub fn fetcher(self, fetcher: Arc<dyn Fetcher>) -> Self {
-        Self {
-            fetcher: Some(fetcher),
-            ..self
         }
     }
 
@@ -98,19 +91,19 @@ impl AppBuilder {
     ///
     /// # Errors
     /// Returns an error if a model is missing or does not match its registry entry, or if the database cannot be used.
-    pub async fn build(self) -> anyhow::Result<App> {
-        let fetcher = self.open_fetcher()?;
+    pub async fn start(self, config: Config) -> anyhow::Result<App> {
+        let fetcher = self.open_fetcher(&config)?;
         let registry = Registry::load(
-            self.config.models.registry.as_deref(),
-            &self.config.preprocess.resize_defaults(),
+            config.models.registry.as_deref(),
+            &config.preprocess.resize_defaults(),
         )?;
         let metrics = Metrics::default();
         let observer = Observer::new(Arc::clone(&self.clock), Arc::new(metrics.clone()));
-        let store = open_store(&self.config, observer).await?;
+        let store = open_store(&config, observer).await?;
         metrics.watch_store(store.connection_counts());
-        record_limits(&self.config, &metrics);
-        let pipeline = self.load_pipeline(&registry, &metrics).await?;
-        let (config, clock) = (self.config, self.clock);
+        record_limits(&config, &metrics);
+        let pipeline = self.load_pipeline(&config, &registry, &metrics).await?;
+        let clock = self.clock;
         let (audit, refusals) = audit_logs(&config, &store, &clock);
         let runner = Runner {
             hashes_images: audit.records(AuditLevel::All),
@@ -157,11 +150,11 @@ impl AppBuilder {
     }
 
     /// Creates the client for outbound HTTP. Returns `None` if the settings disable it.
-    fn open_fetcher(&self) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
-        if self.fetcher.is_some() || !self.config.urls.enabled {
+    fn open_fetcher(&self, config: &Config) -> anyhow::Result<Option<Arc<dyn Fetcher>>> {
+        if self.fetcher.is_some() || !config.urls.enabled {
             return Ok(self.fetcher.clone());
         }
-        let fetcher = WebFetcher::new(&self.config.urls, Arc::new(SystemLookup))
+        let fetcher = WebFetcher::new(&config.urls, Arc::new(SystemLookup))
             .context("setting up the client for urls")?;
         Ok(Some(Arc::new(fetcher)))
     }
@@ -169,16 +162,17 @@ impl AppBuilder {
     /// Loads the models and starts the threads that run them.
     async fn load_pipeline(
         &self,
+        config: &Config,
         registry: &Registry,
         metrics: &Metrics,
     ) -> anyhow::Result<Pipeline> {
-        let pool = CpuPool::new(self.config.imaging.worker_threads());
+        let pool = CpuPool::new(config.imaging.worker_threads());
         let pool = Arc::new(pool.context("starting the CPU pool")?);
         let long_pool = Arc::new(long_pool(pool.threads())?);
         metrics.watch_pool(pool.load());
-        let connected = connect(&self.config, registry, metrics, &self.clock).await?;
+        let connected = connect(config, registry, metrics, &self.clock).await?;
         let loader = Loader {
-            config: &self.config,
+            config,
             registry,
             backend: &self.backend,
             pool: &pool,
@@ -189,13 +183,7 @@ impl AppBuilder {
         };
         let models = ModelSet::load(loader, connected).await?;
         let pools = (pool, long_pool);
-        let pipeline = pipeline(
-            &self.config,
-            models,
-            pools,
-            metrics,
-            Arc::clone(&self.clock),
-        )?;
+        let pipeline = pipeline(config, models, pools, metrics, Arc::clone(&self.clock))?;
         watch(&pipeline, metrics);
         Ok(pipeline)
     }

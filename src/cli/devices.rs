@@ -3,7 +3,6 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
-    sync::Arc,
 };
 
 use clap::Args;
@@ -11,8 +10,7 @@ use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use facescan_config::{Config, Provenance};
 
 use super::runtime::{backend, start_quiet_logs, store_nothing, tokio_runtime};
-use crate::app::App;
-use facescan_clock::SystemClock;
+use crate::app::Parts;
 use facescan_inference::{
     device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, ProviderReport},
     placement::{DevicePlacement, Precision},
@@ -39,9 +37,7 @@ pub fn run(
     tokio_runtime()?.block_on(async {
         let backend = backend(&config)?;
         let (index, threads) = (config.devices.device_id, config.runtime.threads());
-        let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
-            .build()
-            .await?;
+        let app = Parts::new(backend.clone()).start(config).await?;
         let mut report = app.pipeline.devices.report();
         for tried in &mut report.backends {
             let Some(provider) = tried.is_untried() else {

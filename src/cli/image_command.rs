@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{
     files::{self, Found},
-    runtime::{Parts, start_quiet_logs, store_nothing, tokio_runtime},
+    runtime::{parts, start_quiet_logs, store_nothing, tokio_runtime},
 };
 use crate::app::App;
 
@@ -40,7 +40,7 @@ pub(super) fn run_storing_if<T>(
         store_nothing(&mut config);
     }
     tokio_runtime()?.block_on(async {
-        let app = Parts::from_config(&config)?.start(config).await?;
+        let app = parts(&config)?.start(config).await?;
         let done = work(&app).await?;
         app.store.close().await;
         Ok(done)

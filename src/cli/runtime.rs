@@ -9,8 +9,7 @@ use facescan_telemetry::{
     traces::{self, Exporter},
 };
 
-use crate::app::{App, open_store};
-use facescan_clock::{Clock, SystemClock};
+use crate::app::{Parts, open_store};
 use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
 };
@@ -98,33 +97,12 @@ pub fn run_to_shutdown<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     outcome
 }
 
-/// What a server or a worker takes from outside.
-pub struct Parts {
-    /// Runs the models.
-    pub backend: Arc<dyn Backend>,
-    /// The source of time.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl Parts {
-    /// Returns the runtime of the settings and the clock of the machine.
-    ///
-    /// # Errors
-    /// The errors of [`backend`].
-    pub fn from_config(config: &Config) -> anyhow::Result<Self> {
-        Ok(Self {
-            backend: backend(config)?,
-            clock: Arc::new(SystemClock::start()),
-        })
-    }
-
-    /// Starts the application with these parts.
-    ///
-    /// # Errors
-    /// Returns an error if a model does not match its registry entry, or the database cannot be used.
-    pub async fn start(self, config: Config) -> anyhow::Result<App> {
-        App::builder(config, self.backend, self.clock).build().await
-    }
+/// Returns the runtime of the settings, with what it takes from outside by default.
+///
+/// # Errors
+/// The errors of [`backend`].
+pub fn parts(config: &Config) -> anyhow::Result<Parts> {
+    Ok(Parts::new(backend(config)?))
 }
 
 /// Opens the database of a command that runs no model, and creates or upgrades its tables.

@@ -13,11 +13,11 @@ use facescan_telemetry::causes::with_causes;
 use tokio::net::TcpListener;
 
 use super::{
-    runtime::{Parts, open_database, run_to_shutdown, start_logs, start_telemetry, tokio_runtime},
+    runtime::{open_database, parts, run_to_shutdown, start_logs, start_telemetry, tokio_runtime},
     worker,
 };
 use crate::{
-    app::{App, store_fault},
+    app::{App, Parts, store_fault},
     descriptors,
     http::{
         self,
@@ -41,7 +41,7 @@ const STORE_RETRY: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns an error if the start or the listener fails.
 pub fn run(config: Config) -> anyhow::Result<ExitCode> {
-    run_on(config, Parts::from_config)
+    run_on(config, parts)
 }
 
 /// Serves requests with the parts that `open` returns until a signal arrives.

@@ -10,11 +10,11 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    runtime::{Parts, run_to_shutdown, start_telemetry, success_if},
+    runtime::{parts, run_to_shutdown, start_telemetry, success_if},
     serve,
 };
 use crate::{
-    app::App,
+    app::{App, Parts},
     http::{self, error::describe_item},
     lifecycle::Ending,
 };
@@ -125,7 +125,7 @@ pub(super) async fn listen(
 /// # Errors
 /// Returns an error if the start fails.
 pub fn run(config: Config, args: &WorkerArgs) -> anyhow::Result<ExitCode> {
-    run_on(config, Parts::from_config, args)
+    run_on(config, parts, args)
 }
 
 /// Processes the items of batches with the parts that `open` returns until a signal arrives.

@@ -14,8 +14,10 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use facescan::{app::App, http};
-use facescan_clock::SystemClock;
+use facescan::{
+    app::{App, Parts},
+    http,
+};
 use facescan_config::{Config, Sources};
 use facescan_inference::{
     backend::{Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend},
@@ -144,9 +146,11 @@ impl TestApp {
     /// Starts an application that fetches URLs through `fetcher`.
     pub async fn fetching(settings: &[(&str, &str)], fetcher: Arc<dyn Fetcher>) -> Self {
         let (data, config) = Self::configured(settings);
-        let clock = Arc::new(SystemClock::start());
-        let app = App::builder(config, backend(), clock).fetcher(fetcher);
-        Self::over(data, app.build().await.unwrap()).await
+        let parts = Parts {
+            fetcher: Some(fetcher),
+            ..Parts::new(backend())
+        };
+        Self::over(data, parts.start(config).await.unwrap()).await
     }
 
     /// Starts an application on another backend, made from the usual one.
@@ -155,8 +159,8 @@ impl TestApp {
         wrap: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>,
     ) -> Self {
         let (data, config) = Self::configured(settings);
-        let app = App::builder(config, wrap(backend()), Arc::new(SystemClock::start()));
-        Self::over(data, app.build().await.unwrap()).await
+        let app = Parts::new(wrap(backend())).start(config).await.unwrap();
+        Self::over(data, app).await
     }
 
     pub fn configured(settings: &[(&str, &str)]) -> (TempDir, Config) {
@@ -191,9 +195,7 @@ impl TestApp {
 
     /// Starts an application without a router, or returns why it does not start.
     pub async fn try_start(config: Config) -> anyhow::Result<App> {
-        App::builder(config, backend(), Arc::new(SystemClock::start()))
-            .build()
-            .await
+        Parts::new(backend()).start(config).await
     }
 
     /// Returns the SQLite database of an application with the default settings.

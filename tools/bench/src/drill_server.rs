@@ -6,10 +6,12 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc, thread, time::Duration};
 
 use clap::{Args, ValueEnum};
-use facescan::cli::{
-    runtime::{self, Parts},
-    serve,
-    worker::{self, WorkerArgs},
+use facescan::{
+    app::Parts,
+    cli::{
+        runtime, serve,
+        worker::{self, WorkerArgs},
+    },
 };
 use facescan_clock::{Clock, SystemClock};
 use facescan_config::Config;
@@ -51,15 +53,16 @@ enum Role {
 pub fn run(config: Config, args: &DrillServerArgs) -> anyhow::Result<ExitCode> {
     let service_time = Duration::from_millis(args.service_ms);
     let open = |config: &Config| -> anyhow::Result<Parts> {
+        let backend = SlowBackend {
+            inner: runtime::backend(config)?,
+            service_time,
+        };
         Ok(Parts {
-            backend: Arc::new(SlowBackend {
-                inner: runtime::backend(config)?,
-                service_time,
-            }),
             clock: Arc::new(JumpingClock {
                 monotonic: SystemClock::start(),
                 offset: args.clock_offset.clone(),
             }),
+            ..Parts::new(Arc::new(backend))
         })
     };
     match args.role {

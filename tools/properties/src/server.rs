@@ -10,10 +10,9 @@ use std::{
 use axum::{body::Body, extract::Request, http::header::CONTENT_TYPE};
 use bytes::Bytes;
 use facescan::{
-    app::App,
+    app::Parts,
     http::{AppState, error::ApiError},
 };
-use facescan_clock::SystemClock;
 use facescan_config::{Config, Sources};
 use facescan_inference::{
     backend::{Backend, BackendError, Opening, Session, fake::FakeBackend},
@@ -66,8 +65,7 @@ impl Server {
         let runtime = runtime.expect("a runtime");
         let folder = tempfile::tempdir().expect("a folder");
         let config = configured(folder.path());
-        let clock = Arc::new(SystemClock::start());
-        let app = App::builder(config, Arc::new(Models), clock).build();
+        let app = Parts::new(Arc::new(Models)).start(config);
         let app = runtime.block_on(app).expect("the server starts");
         let migrated = runtime.block_on(app.store.migrate());
         migrated.expect("the tables are created");

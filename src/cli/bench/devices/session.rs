@@ -9,8 +9,10 @@ use super::{
     DevicesArgs,
     figures::{Application, Toggle},
 };
-use crate::{app::App, cli::runtime::store_nothing};
-use facescan_clock::SystemClock;
+use crate::{
+    app::{App, Parts},
+    cli::runtime::store_nothing,
+};
 use facescan_config::Config;
 use facescan_inference::{
     backend::Backend,
@@ -48,10 +50,7 @@ impl<'a> Session<'a> {
         let together = config.imaging.decoded_images();
         config.imaging.max_decoded = together.max(args.batch_size.get());
         let begun = Instant::now();
-        let clock = Arc::new(SystemClock::start());
-        let app = App::builder(config, Arc::clone(backend), clock)
-            .build()
-            .await?;
+        let app = Parts::new(Arc::clone(backend)).start(config).await?;
         Ok(Self {
             app,
             toggle,

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context;
 use facescan::{
-    app::App,
+    app::{App, Parts},
     cli::{
         bench::images::Image,
         runtime::{backend, store_nothing},
@@ -26,7 +26,6 @@ use facescan_pipeline::{
 use image::RgbImage;
 
 use super::{Part, Window, sessions::Bare};
-use facescan_clock::SystemClock;
 use facescan_imaging::{
     decode::{DecodeOptions, decode, decode_within},
     memory::PixelMemory,
@@ -63,9 +62,7 @@ pub async fn prepare(
     let backend = backend(config)?;
     let mut config = config.clone();
     store_nothing(&mut config);
-    let app = App::builder(config, Arc::clone(&backend), Arc::new(SystemClock::start()))
-        .build()
-        .await?;
+    let app = Parts::new(Arc::clone(&backend)).start(config).await?;
     let decoding = app.pipeline.decoding;
     let (mut faces, mut pixels) = (Vec::new(), Vec::new());
     for image in images.iter() {
