@@ -46,10 +46,7 @@ use facescan_store::{Observer, Store, StoreSettings};
 use facescan_telemetry::metrics::{Metrics, labels::Limit};
 
 use super::{
-    App, audit_heads, face_index,
-    model_set::ModelSet,
-    models::{Loader, connect},
-    store_fault::StoreFault,
+    App, audit_heads, face_index, model_set::ModelSet, models::Loader, store_fault::StoreFault,
 };
 use crate::{
     access::{authenticator::Authenticator, keys::ApiKeys, openid::OpenId, rate_limit::RateLimits},
@@ -170,7 +167,6 @@ impl Parts {
         let pool = Arc::new(pool.context("starting the CPU pool")?);
         let long_pool = Arc::new(long_pool(pool.threads())?);
         metrics.watch_pool(pool.load());
-        let connected = connect(config, registry, metrics, &self.clock).await?;
         let loader = Loader {
             config,
             registry,
@@ -181,7 +177,7 @@ impl Parts {
             metrics,
             placements: RefCell::default(),
         };
-        let models = ModelSet::load(loader, connected).await?;
+        let models = ModelSet::load(loader).await?;
         let pools = (pool, long_pool);
         let pipeline = pipeline(config, models, pools, metrics, Arc::clone(&self.clock))?;
         watch(&pipeline, metrics);

@@ -8,14 +8,14 @@ use facescan_inference::{
     device::{Assignment, Devices},
     device_task::{DeviceTask, Workload},
     image_executor::{self, HealthProbe, ImageExecutor},
-    registry::{ModelSpec, Role},
+    registry::ModelSpec,
 };
 use facescan_pipeline::{
     models::{Models, detector::Detector, grader::Grader, preprocessing::Preprocessing},
     operations::{enhance::FinishJob, process},
 };
 
-use super::models::{Connected, Loaded, Loader};
+use super::models::{Loaded, Loader};
 
 /// The models and graphs that the pipeline uses.
 pub(super) struct ModelSet {
@@ -29,16 +29,13 @@ pub(super) struct ModelSet {
 }
 
 impl ModelSet {
-    /// Loads the models that the settings name. `connected` has the servers of remote models.
+    /// Loads the models that the settings name.
     ///
     /// # Errors
     /// Returns an error if a model is missing or does not match its registry entry, or if a required device is missing.
-    pub async fn load(
-        loader: Loader<'_>,
-        connected: BTreeMap<Role, Connected>,
-    ) -> anyhow::Result<Self> {
+    pub async fn load(loader: Loader<'_>) -> anyhow::Result<Self> {
         let (config, clock) = (loader.config, Arc::clone(loader.clock));
-        let (models, mut assignments) = load_models(&loader, connected)?;
+        let (models, mut assignments) = load_models(&loader).await?;
         check_detection_sizes(&models.detector, config)?;
         let (processing, processed) = load_processing(&loader, &models.detector);
         let (enhancing, enhanced) = load_enhancing(&loader);
@@ -67,10 +64,7 @@ impl ModelSet {
 }
 
 /// Loads the model of each operation that runs one.
-fn load_models(
-    loader: &Loader<'_>,
-    mut connected: BTreeMap<Role, Connected>,
-) -> anyhow::Result<(Models, Vec<Assignment>)> {
+async fn load_models(loader: &Loader<'_>) -> anyhow::Result<(Models, Vec<Assignment>)> {
     let (mut models, mut assignments) = (BTreeMap::new(), Vec::new());
     for task in DeviceTask::ALL {
         let Workload::Model(role) = task.workload() else {
@@ -86,8 +80,8 @@ fn load_models(
             spec.role
         );
         check_license(spec, loader.config.models.commercial_only)?;
-        let Loaded { model, assignment } = match connected.remove(&role) {
-            Some(connected) => loader.load_remote(spec, connected, task),
+        let Loaded { model, assignment } = match &spec.remote {
+            Some(remote) => loader.load_remote(spec, remote, task).await?,
             None => loader.load(spec, task)?,
         };
         models.insert(role, model);

@@ -26,8 +26,6 @@ mod device;
 mod image_executor;
 mod remote;
 
-pub(super) use remote::{Connected, connect};
-
 /// Loads models and starts their engines.
 pub(super) struct Loader<'a> {
     pub config: &'a Config,

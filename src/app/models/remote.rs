@@ -2,14 +2,12 @@
 //! fallback.
 
 use std::{
-    collections::BTreeMap,
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use anyhow::Context;
-use facescan_config::Config;
 use facescan_pipeline::models::loaded::LoadedModel;
 use facescan_telemetry::metrics::Metrics;
 use tokio::runtime::Handle;
@@ -26,7 +24,7 @@ use facescan_inference::{
     engine::{DeviceParts, Engine, EngineParts, Sessions},
     placement::{DevicePlacement, Precision, Provider},
     proof::{self, Proof, SelfTest, Tolerance},
-    registry::{ModelSpec, Registry, Role},
+    registry::ModelSpec,
     tensor::{Signature, Tensor},
 };
 
@@ -75,41 +73,15 @@ impl Session for Discreet {
 }
 
 /// A remote model that passed its self-test.
-pub(in crate::app) struct Connected {
+struct Connected {
     kserve: Kserve,
     session: Box<dyn Session>,
     self_test: SelfTest,
     proof: Proof,
-    run_timeout: Duration,
-}
-
-/// Connects to the server of each configured model that has one. Checks that the server has the registry's model and
-/// runs it.
-///
-/// # Errors
-/// Returns an error if the registry does not have a model, or if its server fails.
-pub(in crate::app) async fn connect(
-    config: &Config,
-    registry: &Registry,
-    metrics: &Metrics,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<BTreeMap<Role, Connected>> {
-    let mut connected = BTreeMap::new();
-    for role in Role::ALL {
-        let Some(id) = config.models.id(role) else {
-            continue;
-        };
-        let spec = registry.get(id)?;
-        if let Some(remote) = &spec.remote {
-            let server = Connected::to(spec, remote, metrics, clock).await;
-            let server = server.with_context(|| format!("model {id}, field remote"))?;
-            connected.insert(role, server);
-        }
-    }
-    Ok(connected)
 }
 
 impl Connected {
+    /// Connects to the server of a model. Checks that the server has the registry's model and runs it.
     async fn to(
         spec: &ModelSpec,
         remote: &RemoteSpec,
@@ -145,7 +117,6 @@ impl Connected {
             session,
             self_test,
             proof,
-            run_timeout: remote.timeout() + GRACE,
         })
     }
 }
@@ -153,13 +124,18 @@ impl Connected {
 const PLACEMENT: DevicePlacement = DevicePlacement::first(Provider::Kserve, Precision::Full);
 
 impl Loader<'_> {
-    /// Starts the engine of a remote model.
-    pub(in crate::app) fn load_remote(
+    /// Connects to the server of a remote model and starts its engine.
+    ///
+    /// # Errors
+    /// Returns an error if the server fails, or does not have the registry's model.
+    pub(in crate::app) async fn load_remote(
         &self,
         spec: &ModelSpec,
-        connected: Connected,
+        remote: &RemoteSpec,
         task: DeviceTask,
-    ) -> Loaded {
+    ) -> anyhow::Result<Loaded> {
+        let connected = Connected::to(spec, remote, self.metrics, self.clock).await;
+        let connected = connected.with_context(|| format!("model {}, field remote", spec.id))?;
         let signature = connected.kserve.signature().clone();
         let kserve = Mutex::new(connected.kserve);
         let grouping = self.grouping(spec.batch.fixed(), PLACEMENT);
@@ -178,7 +154,7 @@ impl Loader<'_> {
             grouping,
             health: Arc::clone(&active.health),
             self_test: Arc::new(connected.self_test),
-            run_timeout: connected.run_timeout,
+            run_timeout: remote.timeout() + GRACE,
             // A remote model has no CPU session to repeat a row on.
             check_every: None,
             must_be_finite: false,
@@ -205,14 +181,11 @@ impl Loader<'_> {
             metrics: self.metrics.engine(task.name()),
         });
         self.metrics.watch_queue(task.name(), engine.queue_depth());
-        let spec = Arc::new(spec.clone());
-        Loaded {
-            model: LoadedModel {
-                spec,
-                engine,
-                long: None,
-            },
-            assignment,
-        }
+        let model = LoadedModel {
+            spec: Arc::new(spec.clone()),
+            engine,
+            long: None,
+        };
+        Ok(Loaded { model, assignment })
     }
 }
