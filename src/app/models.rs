@@ -160,12 +160,7 @@ impl Loader<'_> {
             let per_worker = (0..self.pool.threads())
                 .map(|_| Box::new(quality::OnCpu::default()) as Box<dyn Session>)
                 .collect();
-            let sessions = Sessions {
-                per_worker,
-                all_cores: None,
-                replacement: None,
-                placement: DevicePlacement::CPU,
-            };
+            let sessions = Sessions::own(per_worker);
             let engine = self.engine(&subject, sessions, Some(parts), (task, self.pool));
             self.metrics.watch_queue(task.name(), engine.queue_depth());
             engine
@@ -247,12 +242,7 @@ impl Loader<'_> {
         task: DeviceTask,
     ) -> Option<Engine> {
         subject.detector.as_ref()?;
-        let sessions = Sessions {
-            per_worker: vec![session],
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        };
+        let sessions = Sessions::own(vec![session]);
         Some(self.engine(subject, sessions, None, (task, self.long_pool)))
     }
 

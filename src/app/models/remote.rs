@@ -167,12 +167,7 @@ impl Loader<'_> {
             cpu_proof: None,
         };
         let engine = Engine::start(EngineParts {
-            sessions: Sessions {
-                per_worker: vec![Box::new(Away { signature })],
-                all_cores: None,
-                replacement: None,
-                placement: DevicePlacement::CPU,
-            },
+            sessions: Sessions::own(vec![Box::new(Away { signature })]),
             grouping,
             device: Some(parts),
             usual_row_len: spec.input.row_shape().iter().product(),

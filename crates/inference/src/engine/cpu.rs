@@ -38,6 +38,18 @@ pub struct Sessions {
     pub placement: DevicePlacement,
 }
 
+impl Sessions {
+    /// Takes sessions of the runtime's own CPU kernels, without one over all cores.
+    pub fn own(per_worker: Vec<Box<dyn Session>>) -> Self {
+        Self {
+            per_worker,
+            all_cores: None,
+            replacement: None,
+            placement: DevicePlacement::CPU,
+        }
+    }
+}
+
 /// Opens a session.
 pub type SessionOpener = Arc<dyn Fn() -> Result<Box<dyn Session>, BackendError> + Send + Sync>;
 

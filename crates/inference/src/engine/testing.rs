@@ -30,12 +30,7 @@ pub(super) fn grouping(max_rows: usize, sizes: BatchSizes) -> Grouping {
 pub(super) fn parts(sessions: Vec<Box<dyn Session>>) -> EngineParts {
     let threads = NonZeroUsize::new(sessions.len()).unwrap();
     EngineParts {
-        sessions: Sessions {
-            per_worker: sessions,
-            all_cores: None,
-            replacement: None,
-            placement: DevicePlacement::CPU,
-        },
+        sessions: Sessions::own(sessions),
         grouping: grouping(1, BatchSizes::Any),
         device: None,
         usual_row_len: 2,
