@@ -51,7 +51,6 @@ pub fn run(
     provenance: &Provenance,
     args: &CalibrateArgs,
 ) -> anyhow::Result<ExitCode> {
-    let config = config.without_encoder();
     let calibration = image_command::run(config, provenance, args.folder.paths(), async |app| {
         calibrate(app, args).await
     })?;

@@ -64,7 +64,6 @@ pub fn run(
     provenance: &Provenance,
     args: &ClusterArgs,
 ) -> anyhow::Result<ExitCode> {
-    let config = config.without_encoder();
     let paths = args.folder.paths();
     files::check(paths)?;
     // Before the images are read, so that a wrong path costs no time.

@@ -15,14 +15,14 @@ use super::{
 };
 use crate::app::App;
 
-/// Runs a command that stores nothing. See [`run_storing_if`].
+/// Runs a command that stores nothing and embeds no whole images. See [`run_storing_if`].
 pub(super) fn run<T>(
     config: Config,
     provenance: &Provenance,
     paths: &[PathBuf],
     work: impl AsyncFnOnce(&App) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    run_storing_if(false, config, provenance, paths, work)
+    run_storing_if(false, config.without_encoder(), provenance, paths, work)
 }
 
 /// Starts the application, does the work of a command with it, and closes it. A command that stores nothing creates no

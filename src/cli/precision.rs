@@ -67,7 +67,6 @@ pub fn run(
         "--height and --width: must be from 1 to {}",
         sides.end()
     );
-    let config = config.without_encoder();
     image_command::run(config, provenance, &args.paths, async |app| {
         let found = compare_all(app, args).await?;
         if let Some(path) = &args.plot {

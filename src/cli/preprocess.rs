@@ -155,7 +155,6 @@ pub fn run(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
         "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"
     );
-    let config = config.without_encoder();
     image_command::run(config, provenance, &args.paths, async |app| {
         let preprocessor = Preprocessor::new(app, request)?;
         let preprocessor = match args.num_workers {

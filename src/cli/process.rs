@@ -144,7 +144,6 @@ fn process(
         detection: files.detection.clone(),
         ..ProcessRequest::default()
     })?;
-    let config = config.without_encoder();
     let failed = image_command::run(config, provenance, &files.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;

@@ -58,7 +58,6 @@ pub fn run(config: Config, provenance: &Provenance, args: &VerifyArgs) -> anyhow
             path.display()
         );
     }
-    let config = config.without_encoder();
     let verified = image_command::run(config, provenance, &paths, async |app| {
         compare_files(app, &paths, args).await
     })?;
