@@ -101,45 +101,18 @@ impl RateLimits {
     /// Creates the limits that the settings name.
     pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
         let kib = |megabytes: u32| megabytes.saturating_mul(1_000_000 / BYTES_A_TOKEN as u32);
-        let limits = [
-            (
-                "key-requests",
-                Subject::Key,
-                Cost::Requests,
-                settings.key_requests_per_s,
-            ),
-            (
-                "key-kib",
-                Subject::Key,
-                Cost::Bytes,
-                kib(settings.key_megabytes_per_s),
-            ),
-            (
-                "key-kilopixels",
-                Subject::Key,
-                Cost::Pixels,
-                settings.key_megapixels_per_s.saturating_mul(1000),
-            ),
-            (
-                "tenant-requests",
-                Subject::Tenant,
-                Cost::Requests,
-                settings.tenant_requests_per_s,
-            ),
-            (
-                "tenant-kib",
-                Subject::Tenant,
-                Cost::Bytes,
-                kib(settings.tenant_megabytes_per_s),
-            ),
-            (
-                "tenant-kilopixels",
-                Subject::Tenant,
-                Cost::Pixels,
-                settings.tenant_megapixels_per_s.saturating_mul(1000),
-            ),
+        let kilo = |mega: u32| mega.saturating_mul(1000);
+        let of_key = [
+            ("key-requests", settings.key_requests_per_s),
+            ("key-kib", kib(settings.key_megabytes_per_s)),
+            ("key-kilopixels", kilo(settings.key_megapixels_per_s)),
         ];
-        let limit = |(name, subject, cost, rate)| {
+        let of_tenant = [
+            ("tenant-requests", settings.tenant_requests_per_s),
+            ("tenant-kib", kib(settings.tenant_megabytes_per_s)),
+            ("tenant-kilopixels", kilo(settings.tenant_megapixels_per_s)),
+        ];
+        let limit = |subject, cost, (name, rate)| {
             let rate = NonZeroU32::new(rate)?;
             let burst = NonZeroU32::new(settings.burst_s).map_or(rate, |s| rate.saturating_mul(s));
             let quota = Quota::per_second(rate).allow_burst(burst);
@@ -154,9 +127,16 @@ impl RateLimits {
                 debts: Mutex::default(),
             })
         };
-        Self {
-            limits: limits.into_iter().filter_map(limit).collect(),
+        let mut limits = Vec::new();
+        for (subject, rates) in [(Subject::Key, of_key), (Subject::Tenant, of_tenant)] {
+            for (cost, rate) in [Cost::Requests, Cost::Bytes, Cost::Pixels]
+                .into_iter()
+                .zip(rates)
+            {
+                limits.extend(limit(subject, cost, rate));
+            }
         }
+        Self { limits }
     }
 
     /// Takes the tokens of a request with a body of `bytes` bytes. Returns `None` if there are no limits.
@@ -217,29 +197,27 @@ impl Limit {
         let Some(cost) = NonZeroU32::new(cost.min(self.burst.get())) else {
             return Ok(None);
         };
-        let taken = self.take_tokens(bucket, cost);
-        let refuse = |retry_after| AccessError::RateLimited {
-            limit: self.name,
-            retry_after,
-        };
-        taken.map(Some).map_err(refuse)
+        self.take_tokens(bucket, cost).map(Some)
     }
 
-    /// Takes tokens that are not more than the bucket holds. Returns the time to wait if it has too few now.
+    /// Takes tokens that are not more than the bucket holds. Refuses the caller if it has too few now.
     fn take_tokens(
         &self,
         bucket: &Arc<str>,
         tokens: NonZeroU32,
-    ) -> Result<StateSnapshot, Duration> {
+    ) -> Result<StateSnapshot, AccessError> {
         if self.buckets.len() > MAX_REMEMBERED {
             self.buckets.retain_recent();
         }
-        match self.buckets.check_key_n(bucket, tokens) {
-            Ok(taken) => {
-                taken.map_err(|refused| refused.wait_time_from(self.buckets.clock().now()))
-            }
-            Err(_) => Err(Duration::from_secs(u64::from(self.window))),
-        }
+        let retry_after = match self.buckets.check_key_n(bucket, tokens) {
+            Ok(Ok(taken)) => return Ok(taken),
+            Ok(Err(refused)) => refused.wait_time_from(self.buckets.clock().now()),
+            Err(_) => Duration::from_secs(u64::from(self.window)),
+        };
+        Err(AccessError::RateLimited {
+            limit: self.name,
+            retry_after,
+        })
     }
 
     fn debts(&self) -> MutexGuard<'_, HashMap<Arc<str>, u64>> {
@@ -256,15 +234,8 @@ impl Limit {
             let Some(part) = NonZeroU32::new(part) else {
                 break;
             };
-            match self.take_tokens(bucket, part) {
-                Ok(_) => *debt -= u64::from(part.get()),
-                Err(retry_after) => {
-                    return Err(AccessError::RateLimited {
-                        limit: self.name,
-                        retry_after,
-                    });
-                }
-            }
+            self.take_tokens(bucket, part)?;
+            *debt -= u64::from(part.get());
         }
         debts.remove(bucket);
         Ok(())
