@@ -84,14 +84,6 @@ impl Erasures {
         Ok(self.store.erasure(&tenant, id).await?)
     }
 
-    /// Returns an erasure of a tenant.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
-    pub async fn erasure(&self, tenant: &str, id: Uuid) -> Result<Option<Erasure>, StoreError> {
-        self.store.erasure(tenant, id).await
-    }
-
     /// Erases everything that a target includes. It is safe to run this again after an interruption.
     async fn run(&self, id: Uuid, tenant: &str, target: &ErasureTarget) -> Result<(), BatchError> {
         match target {

@@ -1,4 +1,4 @@
-//! Creating, listing and revoking the keys of a tenant.
+//! Creating and revoking the keys of a tenant.
 
 use std::sync::Arc;
 
@@ -69,14 +69,6 @@ impl ApiKeys {
                 return Ok((key, text));
             }
         }
-    }
-
-    /// Returns the keys of a tenant, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
-    pub async fn list(&self, tenant: &str) -> Result<Vec<ApiKey>, KeyError> {
-        Ok(self.store.list_keys(tenant).await?)
     }
 
     /// Revokes a key. Returns false if the tenant has no such key. `entry` returns the entry of the audit trail, which is

@@ -1,6 +1,5 @@
 //! Tokens of an OpenID Connect issuer: JSON Web Tokens (RFC 7519) whose keys the issuer publishes (RFC 7517).
 
-mod error;
 mod key_set;
 mod signatures;
 mod web;
@@ -18,7 +17,7 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-pub use self::error::JwksError;
+pub use self::web::JwksError;
 use self::{key_set::KeySet, web::WebJwks};
 use super::error::AccessError;
 

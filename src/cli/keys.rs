@@ -83,7 +83,7 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
                 let (_, text) = keys.create(new, entry).await?;
                 writeln!(io::stdout(), "{}", text.expose_secret())?;
             }
-            KeysCommand::List { tenant } => print_list(&keys.list(&own(tenant)).await?)?,
+            KeysCommand::List { tenant } => print_list(&store.list_keys(&own(tenant)).await?)?,
             KeysCommand::Revoke { id, tenant } => {
                 let tenant = own(tenant);
                 let entry = |event| entry(config, &*clock, (&tenant, event));

@@ -12,7 +12,7 @@ use jsonwebtoken::{
 };
 use tokio::sync::Mutex;
 
-use super::{error::JwksError, web::WebJwks};
+use super::web::{JwksError, WebJwks};
 
 /// How long keys are used before they are read again.
 const FRESH: Duration = Duration::from_secs(3600);

@@ -7,13 +7,16 @@ use jsonwebtoken::jwk::JwkSet;
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
-use super::error::JwksError;
-
 /// The time limit of a request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest document of an issuer, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Why the keys of the issuer cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the keys of the issuer cannot be read: {0}")]
+pub struct JwksError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// The keys of an issuer at an address.
 pub struct WebJwks {

@@ -151,8 +151,8 @@ pub async fn create(
     responses(StoredFailures)
 )]
 pub async fn read(request: StoredRequest) -> Result<Negotiated<ErasureReport>, ApiError> {
-    let erasures = &request.state.erasures;
-    let erasure = erasures.erasure(request.tenant(), request.id).await?;
+    let store = &request.state.store;
+    let erasure = store.erasure(request.tenant(), request.id).await?;
     let erasure = erasure.ok_or_else(|| not_found("erasure", request.id))?;
     let report = ErasureReport::new(erasure, &request.state.config);
     request.large(report).await

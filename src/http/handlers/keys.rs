@@ -175,7 +175,7 @@ async fn recorded<T>(
 )]
 pub async fn list(request: ApiRequest) -> Result<Negotiated<KeysResponse>, ApiError> {
     require_key(&request)?;
-    let keys = request.state.keys.list(request.tenant()).await?;
+    let keys = request.state.store.list_keys(request.tenant()).await?;
     let response = KeysResponse {
         results: keys.into_iter().map(KeyResponse::from).collect(),
     };

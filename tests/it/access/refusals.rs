@@ -169,7 +169,7 @@ async fn a_key_that_cannot_be_recorded_is_not_created() {
     let uri = format!("/keys/{}", &admin[4..20]);
     let refused = send(&app, &admin, ("DELETE", &uri), "").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-    let keys = app.app.keys.list("default").await.unwrap();
+    let keys = app.app.store.list_keys("default").await.unwrap();
     assert_eq!(keys.len(), 1);
     assert_eq!(keys[0].revoked_at, None);
 }

@@ -206,7 +206,7 @@ async fn a_batch_that_searches_needs_the_scope_search() {
     // The audit trail names that key.
     let recorded = send(&app, &all, ("GET", &format!("{staff}/searches")), "").await;
     let recorded = &recorded.json()["results"][0];
-    let own = app.app.keys.list("default").await.unwrap();
+    let own = app.app.store.list_keys("default").await.unwrap();
     let own = own.iter().find(|it| it.scopes.len() == Scope::ALL.len());
     assert_eq!(text(&recorded["key_id"]), own.unwrap().id.to_string());
 }
