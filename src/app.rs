@@ -19,7 +19,7 @@ use facescan_store::{Model, Store, StoreError};
 use facescan_telemetry::metrics::Metrics;
 
 use crate::{
-    access::{authenticator::Authenticator, keys::ApiKeys, rate_limit::RateLimits},
+    access::{authenticator::Authenticator, rate_limit::RateLimits},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
 };
@@ -46,8 +46,6 @@ pub struct App {
     pub access: Authenticator,
     /// Limits what a key and a tenant may send.
     pub rate_limits: RateLimits,
-    /// The keys in the database.
-    pub keys: ApiKeys,
     /// Records who did what.
     pub audit: AuditLog,
     /// Records which requests were refused.

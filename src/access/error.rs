@@ -52,7 +52,7 @@ pub enum AccessError {
     Issuer(#[from] JwksError),
 }
 
-/// Why a key is not created or revoked.
+/// Why a key is not created.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// A field of the new key is not valid.

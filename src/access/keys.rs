@@ -1,12 +1,9 @@
 //! Creating and revoking the keys of a tenant.
 
-use std::sync::Arc;
-
 use facescan_audit::AuditEvent;
-use facescan_clock::Clock;
 use facescan_config::{is_tenant, scope::Scope};
 use facescan_pipeline::core::error::InvalidOption;
-use facescan_store::{ApiKey, NewAuditEntry, Store};
+use facescan_store::{ApiKey, NewAuditEntry, Store, StoreError};
 use secrecy::SecretString;
 use serde_json::json;
 use time::OffsetDateTime;
@@ -38,54 +35,41 @@ pub struct NewKey {
     pub expires_at: Option<OffsetDateTime>,
 }
 
-/// The keys in the database.
-pub struct ApiKeys {
-    store: Store,
-    clock: Arc<dyn Clock>,
-}
-
-impl ApiKeys {
-    /// Manages the keys of a database.
-    pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
-    }
-
-    /// Creates a key. Returns it with its text, which is not stored. `entry` returns the entry of the audit trail, which is
-    /// written together with the key.
-    ///
-    /// # Errors
-    /// Returns an error if a field is not valid, or an error of the database.
-    pub async fn create(
-        &self,
-        new: NewKey,
-        entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
-    ) -> Result<(ApiKey, SecretString), KeyError> {
-        loop {
-            let (key, text) = make(new.clone(), self.clock.now())?;
-            let details = json!({"scopes": key.scopes});
-            let event = AuditEvent::change(CREATE_KEY, &key.id).with(details);
-            // Another key has this id once in 2⁶⁴ times.
-            if self.store.add_key(&key, entry(event)).await? {
-                return Ok((key, text));
-            }
+/// Creates a key. Returns it with its text, which is not stored. `entry` returns the entry of the audit trail, which is
+/// written together with the key.
+///
+/// # Errors
+/// Returns an error if a field is not valid, or an error of the database.
+pub async fn create(
+    store: &Store,
+    now: OffsetDateTime,
+    new: NewKey,
+    entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
+) -> Result<(ApiKey, SecretString), KeyError> {
+    loop {
+        let (key, text) = make(new.clone(), now)?;
+        let details = json!({"scopes": key.scopes});
+        let event = AuditEvent::change(CREATE_KEY, &key.id).with(details);
+        // Another key has this id once in 2⁶⁴ times.
+        if store.add_key(&key, entry(event)).await? {
+            return Ok((key, text));
         }
     }
+}
 
-    /// Revokes a key. Returns false if the tenant has no such key. `entry` returns the entry of the audit trail, which is
-    /// written together with the change.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
-    pub async fn revoke(
-        &self,
-        tenant: &str,
-        id: &str,
-        entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
-    ) -> Result<bool, KeyError> {
-        let now = self.clock.now();
-        let entry = entry(AuditEvent::change(REVOKE_KEY, id));
-        Ok(self.store.revoke_key(tenant, id, now, entry).await?)
-    }
+/// Revokes a key. Returns false if the tenant has no such key. `entry` returns the entry of the audit trail, which is
+/// written together with the change.
+///
+/// # Errors
+/// Returns an error of the database.
+pub async fn revoke(
+    store: &Store,
+    now: OffsetDateTime,
+    (tenant, id): (&str, &str),
+    entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
+) -> Result<bool, StoreError> {
+    let entry = entry(AuditEvent::change(REVOKE_KEY, id));
+    store.revoke_key(tenant, id, now, entry).await
 }
 
 /// Makes a key with a new secret. Returns it with its text.

@@ -49,7 +49,7 @@ use super::{
     App, audit_heads, face_index, model_set::ModelSet, models::Loader, store_fault::StoreFault,
 };
 use crate::{
-    access::{authenticator::Authenticator, keys::ApiKeys, openid::OpenId, rate_limit::RateLimits},
+    access::{authenticator::Authenticator, openid::OpenId, rate_limit::RateLimits},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
 };
@@ -124,7 +124,6 @@ impl Parts {
             calibrations,
             access: authenticator(&config, store.clone(), &clock)?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
-            keys: ApiKeys::new(store.clone(), Arc::clone(&clock)),
             retention: retention(&config, &store, &metrics, clock),
             erasures: Erasures {
                 store: store.clone(),

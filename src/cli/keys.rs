@@ -3,7 +3,6 @@
 use std::{
     io::{self, Write},
     process::ExitCode,
-    sync::Arc,
 };
 
 use anyhow::bail;
@@ -18,7 +17,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::runtime::{open_database, tokio_runtime};
 use crate::access::{
-    keys::{self, ApiKeys, NewKey},
+    keys::{self, NewKey},
     secret::is_id,
 };
 
@@ -65,7 +64,7 @@ pub struct CreateArgs {
 
 pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     let own = |tenant: Option<String>| tenant.unwrap_or_else(|| config.store.tenant.clone());
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
+    let clock = SystemClock::start();
     if let KeysCommand::Create(args) = &command
         && args.digest
     {
@@ -74,20 +73,20 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     }
     tokio_runtime()?.block_on(async {
         let store = open_database(config).await?;
-        let keys = ApiKeys::new(store.clone(), Arc::clone(&clock));
         match command {
             KeysCommand::Create(args) => {
                 let new = new_key(&args, own(args.tenant.clone()), clock.now())?;
                 let tenant = new.tenant.clone();
-                let entry = |event| entry(config, &*clock, (&tenant, event));
-                let (_, text) = keys.create(new, entry).await?;
+                let entry = |event| entry(config, &clock, (&tenant, event));
+                let (_, text) = keys::create(&store, clock.now(), new, entry).await?;
                 writeln!(io::stdout(), "{}", text.expose_secret())?;
             }
             KeysCommand::List { tenant } => print_list(&store.list_keys(&own(tenant)).await?)?,
             KeysCommand::Revoke { id, tenant } => {
                 let tenant = own(tenant);
-                let entry = |event| entry(config, &*clock, (&tenant, event));
-                if !is_id(&id) || !keys.revoke(&tenant, &id, entry).await? {
+                let entry = |event| entry(config, &clock, (&tenant, event));
+                let key = (tenant.as_str(), id.as_str());
+                if !is_id(&id) || !keys::revoke(&store, clock.now(), key, entry).await? {
                     bail!("the tenant {tenant} has no key {id}");
                 }
             }

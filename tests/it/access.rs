@@ -11,7 +11,7 @@ use axum::{
     body::Body,
     http::{Request, header::AUTHORIZATION},
 };
-use facescan::access::keys::NewKey;
+use facescan::access::{self, keys::NewKey};
 use facescan_config::scope::Scope;
 use secrecy::ExposeSecret;
 
@@ -30,7 +30,9 @@ pub(crate) async fn key(app: &TestApp, tenant: &str, scopes: &[Scope]) -> String
         scopes: scopes.to_vec(),
         expires_at: None,
     };
-    let (_, text) = app.app.keys.create(new, |_| None).await.unwrap();
+    let (store, now) = (&app.app.store, app.app.pipeline.clock.now());
+    let created = access::keys::create(store, now, new, |_| None).await;
+    let (_, text) = created.unwrap();
     text.expose_secret().to_owned()
 }
 

@@ -1,7 +1,7 @@
 //! A database whose tables belong to another version of the program: nothing is written until they fit again.
 
 use axum::http::StatusCode;
-use facescan::access::keys::NewKey;
+use facescan::access::keys::{self, NewKey};
 use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
@@ -124,7 +124,9 @@ async fn refuse_requests_that_write(app: &TestApp, image: &str, batch: &str) {
         scopes: vec![Scope::Infer],
         expires_at: None,
     };
-    let error = app.app.keys.create(new, |_| None).await.unwrap_err();
+    let (store, now) = (&app.app.store, app.app.pipeline.clock.now());
+    let created = keys::create(store, now, new, |_| None).await;
+    let error = created.unwrap_err();
     assert!(error.to_string().contains("another version"), "{error}");
 }
 

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     access::{
         error::AccessError,
-        keys::{CREATE_KEY, NewKey, REVOKE_KEY},
+        keys::{self, CREATE_KEY, NewKey, REVOKE_KEY},
         secret::is_id,
     },
     http::{
@@ -148,7 +148,8 @@ async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyResponse,
         expires_at: body.expires_at,
     };
     let entry = |event| request.audit_entry(event);
-    let (key, secret) = request.state.keys.create(new, entry).await?;
+    let now = request.state.pipeline.clock.now();
+    let (key, secret) = keys::create(&request.state.store, now, new, entry).await?;
     Ok(KeyResponse {
         key: Some(secret.expose_secret().to_owned()),
         ..key.into()
@@ -203,9 +204,10 @@ pub async fn revoke(request: ApiRequest, Path(id): Path<String>) -> Result<NoCon
 }
 
 async fn revoke_one(request: &ApiRequest, id: &str) -> Result<(), ApiError> {
-    let (state, tenant) = (&request.state, request.tenant());
+    let (state, key) = (&request.state, (request.tenant(), id));
     let entry = |event| request.audit_entry(event);
-    if !is_id(id) || !state.keys.revoke(tenant, id, entry).await? {
+    let now = state.pipeline.clock.now();
+    if !is_id(id) || !keys::revoke(&state.store, now, key, entry).await? {
         return Err(ApiError::NotFound(format!("there is no key {id}")));
     }
     state.access.forget(id);
