@@ -30,6 +30,8 @@ use super::{
 };
 use crate::{app::App, http::error::entry_in_full};
 
+use table::Table;
+
 mod draw;
 mod table;
 
@@ -79,6 +81,16 @@ enum Format {
     Jsonl,
     /// One row per face.
     Table,
+}
+
+impl Format {
+    fn is_table(self) -> bool {
+        match self {
+            Self::Auto => std::io::stdout().is_terminal(),
+            Self::Jsonl => false,
+            Self::Table => true,
+        }
+    }
 }
 
 fn embedding_format(text: &str) -> Result<EmbeddingFormat, String> {
@@ -155,7 +167,7 @@ pub fn run(
 
 /// Scans the files in the order of discovery. Returns the number of failures.
 async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Result<usize> {
-    let mut printer = Printer::new(args.format);
+    let mut table = args.format.is_table().then(Table::default);
     let (mut index, mut failed) = (0, 0);
     let scan = async |context: &RequestContext, found: &Found| {
         scan_file(app, context, found, args.draw.as_deref(), options).await
@@ -171,11 +183,16 @@ async fn scan_all(app: &App, args: &ScanArgs, options: &ScanPlan) -> anyhow::Res
             let mut outcome = Outcome::new(index, None, scanned, options.run.timings);
             outcome.keep_fallbacks_only();
             index += 1;
-            progress.suspend(|| printer.print(&found.path, &outcome))
+            progress
+                .suspend(|| print(table.as_mut(), &found.path, &outcome))
+                .context("writing to standard output")
         },
     )
     .await?;
-    printer.finish()?;
+    if let Some(table) = table {
+        let finished = table.finish(&mut std::io::stdout().lock());
+        finished.context("writing to standard output")?;
+    }
     Ok(failed)
 }
 
@@ -202,45 +219,21 @@ async fn scan_file(
     Ok(scanned)
 }
 
-/// Writes results to standard output as they arrive.
-struct Printer {
-    table: Option<table::Table>,
-}
-
-impl Printer {
-    fn new(format: Format) -> Self {
-        let as_table = match format {
-            Format::Auto => std::io::stdout().is_terminal(),
-            Format::Jsonl => false,
-            Format::Table => true,
-        };
-        Self {
-            table: as_table.then(table::Table::default),
-        }
-    }
-
-    fn print(&mut self, path: &Path, outcome: &Outcome<ScanResult>) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        match &mut self.table {
-            Some(table) => table.print(&mut out, path, outcome),
-            None => {
-                let line = Line {
-                    path: path.display().to_string(),
-                    outcome,
-                };
-                let line = serde_json::to_string(&line).context("writing a result")?;
-                writeln!(out, "{line}")
-            }
-        }
-        .context("writing to standard output")
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        match self.table {
-            Some(table) => table
-                .finish(&mut std::io::stdout().lock())
-                .context("writing to standard output"),
-            None => Ok(()),
+/// Writes the result of an image to standard output: its rows in the table, or else a line of JSON.
+fn print(
+    table: Option<&mut Table>,
+    path: &Path,
+    outcome: &Outcome<ScanResult>,
+) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match table {
+        Some(table) => table.print(&mut out, path, outcome),
+        None => {
+            let line = Line {
+                path: path.display().to_string(),
+                outcome,
+            };
+            writeln!(out, "{}", serde_json::to_string(&line)?)
         }
     }
 }
