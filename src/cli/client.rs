@@ -55,8 +55,7 @@ impl CollectionArgs {
 /// Sends requests to a server.
 pub struct Client {
     http: reqwest::Client,
-    server: Url,
-    key: Option<SecretString>,
+    args: ServerArgs,
 }
 
 impl Client {
@@ -66,21 +65,18 @@ impl Client {
             .tls_backend_preconfigured(tls::client_config()?)
             .build()
             .context("building the HTTP client")?;
-        Ok(Self {
-            http,
-            server: args.server.clone(),
-            key: args.key.clone(),
-        })
+        let args = args.clone();
+        Ok(Self { http, args })
     }
 
     /// Begins a request to a path with a query.
     pub fn request(&self, method: Method, path: &str) -> anyhow::Result<RequestBuilder> {
-        let base = self.server.as_str().trim_end_matches('/');
+        let base = self.args.server.as_str().trim_end_matches('/');
         let url: Url = format!("{base}{path}")
             .parse()
             .context("the path of a request")?;
         let request = self.http.request(method, url);
-        Ok(match &self.key {
+        Ok(match &self.args.key {
             None => request,
             Some(key) => request.bearer_auth(key.expose_secret()),
         })
@@ -115,9 +111,8 @@ impl Client {
                     }
                     problem
                 }
-                Err(error) => {
-                    anyhow::Error::new(error).context(format!("{} does not answer", self.server))
-                }
+                Err(error) => anyhow::Error::new(error)
+                    .context(format!("{} does not answer", self.args.server)),
             };
             if attempt == ATTEMPTS {
                 return Err(failure);

@@ -160,8 +160,11 @@ async fn vectors_of(
         Plan::Images(plan) => {
             let output = runner.run(context, image, plan).await;
             let embedded = output.map_err(entry_in_full)?.result;
-            let vector = embedded.embedding.map(Vector::from_image);
-            vector.into_iter().collect()
+            let of_image = |embedding| Vector {
+                face: None,
+                embedding,
+            };
+            embedded.embedding.map(of_image).into_iter().collect()
         }
     })
 }

@@ -41,14 +41,6 @@ impl Vector {
             embedding: face.embedding?,
         })
     }
-
-    /// Returns the vector of a whole image.
-    pub fn from_image(embedding: Embedding) -> Self {
-        Self {
-            face: None,
-            embedding,
-        }
-    }
 }
 
 /// One line: a vector, an image without a face, or a failed image.
