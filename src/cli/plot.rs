@@ -19,6 +19,8 @@ const MARGIN: f64 = 60.0;
 const GRID_LINES: usize = 5;
 /// The maximum number of labels on a horizontal axis of numbers.
 const MAX_LABELS: usize = 10;
+/// The attribute of a text whose position is that of its middle.
+const MIDDLE: &str = r#"text-anchor="middle""#;
 /// The share of a bar's slot that the bar fills.
 const BAR_WIDTH: f64 = 0.7;
 const COLORS: [&str; 6] = [
@@ -105,14 +107,11 @@ impl Frame {
         for (at, label) in axes.x_labels.iter().enumerate() {
             self.x_label(at, label)?;
         }
-        self.text((WIDTH / 2.0, HEIGHT - 12.0), "middle", axes.x_title)?;
+        self.text((WIDTH / 2.0, HEIGHT - 12.0), MIDDLE, axes.x_title)?;
         for (number, (line, color)) in lines.iter().zip(COLORS.iter().cycle()).enumerate() {
             self.line(line, color)?;
-            self.text_in(
-                (MARGIN + 12.0, MARGIN + 16.0 * (number + 1) as f64),
-                color,
-                &line.name,
-            )?;
+            let at = (MARGIN + 12.0, MARGIN + 16.0 * (number + 1) as f64);
+            self.text(at, &format!(r#"fill="{color}""#), &line.name)?;
         }
         self.end()
     }
@@ -141,7 +140,7 @@ impl Frame {
             self.svg,
             r#"<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>"#
         )?;
-        self.text((WIDTH / 2.0, MARGIN / 2.0), "middle", title)?;
+        self.text((WIDTH / 2.0, MARGIN / 2.0), MIDDLE, title)?;
         for step in 0..=GRID_LINES {
             let share = step as f64 / GRID_LINES as f64;
             let value = self.y.start + share * (self.y.end - self.y.start);
@@ -151,7 +150,8 @@ impl Frame {
                 self.svg,
                 r##"<path d="M{left:.1} {y:.1}H{right:.1}" stroke="#ccc"/>"##
             )?;
-            self.text((left - 6.0, y + 4.0), "end", &figure(value))?;
+            let attribute = r#"text-anchor="end""#;
+            self.text((left - 6.0, y + 4.0), attribute, &figure(value))?;
         }
         Ok(())
     }
@@ -185,22 +185,15 @@ impl Frame {
 
     fn x_label(&mut self, at: usize, label: &str) -> fmt::Result {
         let (x, _) = self.point(at as f64, self.y.start);
-        self.text((x, HEIGHT - MARGIN + 18.0), "middle", label)
+        self.text((x, HEIGHT - MARGIN + 18.0), MIDDLE, label)
     }
 
-    fn text(&mut self, (x, y): (f64, f64), anchor: &str, text: &str) -> fmt::Result {
+    /// Writes a text whose element has an attribute.
+    fn text(&mut self, (x, y): (f64, f64), attribute: &str, text: &str) -> fmt::Result {
         let text = escaped(text);
         writeln!(
             self.svg,
-            r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#
-        )
-    }
-
-    fn text_in(&mut self, (x, y): (f64, f64), color: &str, text: &str) -> fmt::Result {
-        let text = escaped(text);
-        writeln!(
-            self.svg,
-            r#"<text x="{x:.1}" y="{y:.1}" fill="{color}">{text}</text>"#
+            r#"<text x="{x:.1}" y="{y:.1}" {attribute}>{text}</text>"#
         )
     }
 }
@@ -232,6 +225,7 @@ mod tests {
         lines(&path, &axes, &[line]).unwrap();
         let svg = fs::read_to_string(&path).unwrap();
         assert!(svg.contains("60.0,390.0 400.0,225.0 740.0,60.0 "), "{svg}");
+        assert!(svg.ends_with("</svg>\n"), "{svg}");
         for text in ["a &lt; b", "Shares", "low", "middle", "high", "-7.00"] {
             assert!(svg.contains(&format!(">{text}</text>")), "{text}: {svg}");
         }
@@ -248,13 +242,5 @@ mod tests {
         assert!(svg.contains(r#"height="157.1""#), "{svg}");
         assert!(svg.contains(r#"height="314.3""#), "{svg}");
         assert!(svg.contains(">off<") && svg.contains(">on<"), "{svg}");
-    }
-
-    #[test]
-    fn an_empty_chart_is_valid() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("nothing.svg");
-        lines(&path, &Axes::default(), &[]).unwrap();
-        assert!(fs::read_to_string(&path).unwrap().ends_with("</svg>\n"));
     }
 }
