@@ -163,11 +163,11 @@ async fn measure(
             for operation in args.operations(&config.models) {
                 let cell = session.measure(operation, material).await?;
                 eprintln!(
-                    "{} {} {}: {} per batch on {}",
+                    "{} {} {}: {} ms per batch on {}",
                     toggle.name(),
                     operation.name(),
                     material.size.name(),
-                    report::millis(cell.times.mean_time_ms),
+                    report::figure(cell.times.mean_time_ms),
                     cell.active
                 );
                 figures.add(operation, material.size, toggle, cell);
@@ -175,7 +175,7 @@ async fn measure(
         }
         figures.applications.insert(toggle, session.stop());
     }
-    figures.conclude();
+    figures.analysis = analysis::analyze(&figures.benchmark_results);
     Ok(figures)
 }
 

@@ -111,16 +111,6 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Formats milliseconds.
-pub fn millis(value: f64) -> String {
-    format!("{} ms", figure(value))
-}
-
-/// Formats a share as a percentage.
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
 /// Formats a value, or returns a dash if there is none.
 pub fn or_dash(value: Option<f64>, written: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), written)

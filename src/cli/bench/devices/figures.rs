@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{
-    analysis::{Analysis, analyze},
-    material::Size,
-};
+use super::{analysis::Analysis, material::Size};
 use crate::cli::bench::report::math::{mean, nearest_rank};
 use facescan_inference::{device::DevicesReport, device_task::DeviceTask};
 
@@ -197,11 +194,6 @@ impl DevicesFigures {
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         let sizes = self.benchmark_results.values().flat_map(BTreeMap::values);
         sizes.flat_map(BTreeMap::values)
-    }
-
-    /// Derives the conclusions. Call it after the last cell.
-    pub fn conclude(&mut self) {
-        self.analysis = analyze(&self.benchmark_results);
     }
 }
 

@@ -66,17 +66,6 @@ pub struct Material {
     pub crops: Vec<Item>,
 }
 
-impl Material {
-    /// Creates empty material.
-    pub fn new(size: Size) -> Self {
-        Self {
-            size,
-            images: Vec::new(),
-            crops: Vec::new(),
-        }
-    }
-}
-
 /// An image in two forms: pixels, and an uncompressed file for operations that take files.
 pub struct Item {
     /// Upright 8-bit RGB.

@@ -8,7 +8,7 @@ use super::{
     material::Size,
 };
 use crate::cli::{
-    bench::report::{Table, figure, math::nearest_rank, or_dash, percent},
+    bench::report::{Table, figure, math::nearest_rank, or_dash},
     plot,
 };
 
@@ -117,7 +117,7 @@ fn row(
         &figure(times.p95_time_ms),
         &figure(times.p99_time_ms),
         &figure(cell.mean_throughput),
-        &percent(cell.success_rate),
+        &format!("{:.1} %", cell.success_rate * 100.0),
         &fell_back,
         &figure(cell.first_run_ms),
         &peak(cell.memory.process_mib),

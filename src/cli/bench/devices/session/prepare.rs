@@ -19,7 +19,12 @@ impl Session<'_> {
         images: &[Image],
         sizes: &[Size],
     ) -> anyhow::Result<Vec<Material>> {
-        let mut materials: Vec<Material> = sizes.iter().copied().map(Material::new).collect();
+        let empty = |&size| Material {
+            size,
+            images: Vec::new(),
+            crops: Vec::new(),
+        };
+        let mut materials: Vec<Material> = sizes.iter().map(empty).collect();
         for image in images {
             let add = async {
                 let decoded = decode(&image.bytes, &self.app.pipeline.decoding)?.pixels;
