@@ -32,8 +32,8 @@ use store_fault::StoreFault;
 mod audit_heads;
 mod builder;
 mod face_index;
-mod model_set;
 mod models;
+mod pipeline;
 pub mod store_fault;
 
 /// A running application.

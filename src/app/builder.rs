@@ -12,12 +12,7 @@ use facescan_batches::{
     watches::BatchWatches,
 };
 use facescan_clock::{Clock, SystemClock};
-use facescan_config::{AuditLevel, Config, DecodeMode};
-use facescan_imaging::{
-    decode::{DecodeOptions, SYSTEM_LIBRARY, TurboJpeg},
-    limits::Limits,
-    memory::PixelMemory,
-};
+use facescan_config::{AuditLevel, Config};
 use facescan_inference::{
     backend::Backend,
     pool::{CpuPool, PoolOptions},
@@ -25,11 +20,7 @@ use facescan_inference::{
 };
 use facescan_pipeline::{
     Pipeline,
-    admission::{
-        Admission, Budgets,
-        priority_semaphore::{PermitLimits, PrioritySemaphore},
-    },
-    core::work::WorkLimit,
+    admission::{Admission, Budgets},
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
         intake::Intake,
@@ -45,22 +36,12 @@ use facescan_recognition::{
 use facescan_store::{Observer, Store, StoreSettings};
 use facescan_telemetry::metrics::{Metrics, labels::Limit};
 
-use super::{
-    App, audit_heads, face_index, model_set::ModelSet, models::Loader, store_fault::StoreFault,
-};
+use super::{App, audit_heads, face_index, models::Loader, pipeline, store_fault::StoreFault};
 use crate::{
     access::{authenticator::Authenticator, openid::OpenId, rate_limit::RateLimits},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
 };
-
-/// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.
-const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
-/// The limit of the same for all threads together.
-const MAX_PIXEL_BYTES: usize = 256 << 20;
-
-/// The minimum number of faces of one image that are processed at a time.
-const MIN_FACE_CHUNK: usize = 16;
 
 /// What an [`App`] takes from outside. The settings decide everything else.
 pub struct Parts {
@@ -176,9 +157,7 @@ impl Parts {
             metrics,
             placements: RefCell::default(),
         };
-        let models = ModelSet::load(loader).await?;
-        let pools = (pool, long_pool);
-        let pipeline = pipeline(config, models, pools, metrics, Arc::clone(&self.clock))?;
+        let pipeline = pipeline::load(&loader).await?;
         watch(&pipeline, metrics);
         Ok(pipeline)
     }
@@ -247,43 +226,6 @@ fn retention(
     }
 }
 
-fn pipeline(
-    config: &Config,
-    models: ModelSet,
-    (pool, long_pool): (Arc<CpuPool>, Arc<CpuPool>),
-    metrics: &Metrics,
-    clock: Arc<dyn Clock>,
-) -> anyhow::Result<Pipeline> {
-    let pixel_bytes = MAX_PIXEL_BYTES.min(PIXEL_BYTES_PER_THREAD * pool.threads());
-    Ok(Pipeline {
-        models: models.models,
-        face_chunk_size: MIN_FACE_CHUNK.max(config.batching.cpu_batch_size.get()),
-        grader: models.grader,
-        processing: models.processing,
-        enhancing: models.enhancing,
-        preprocessing: models.preprocessing,
-        devices: Arc::new(models.devices),
-        memory: Arc::new(PixelMemory::new(pixel_bytes)),
-        decode_permits: PrioritySemaphore::new(
-            PermitLimits {
-                tenant_images: config.imaging.decoded_images(),
-                bytes: config.imaging.decoded_bytes(),
-            },
-            config.admission.bulk_max_wait(),
-            Arc::clone(&clock),
-        ),
-        work_limit: WorkLimit {
-            max: config.limits.max_work,
-        },
-        decoding: decoding(config),
-        turbojpeg: turbojpeg(config)?,
-        metrics: metrics.clone(),
-        long_pool,
-        pool,
-        clock,
-    })
-}
-
 /// Starts the pool of work that cannot give up its turn. Half of its turns stay free for other tenants, and its threads
 /// leave the cores to the work that can.
 fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
@@ -295,22 +237,6 @@ fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
         ..PoolOptions::new(tenant_turns.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
     };
     CpuPool::with_options(options).context("starting the threads for long work")
-}
-
-/// Loads libjpeg-turbo. Returns `None` if the settings name no library.
-fn turbojpeg(config: &Config) -> anyhow::Result<Option<Arc<TurboJpeg>>> {
-    let Some(path) = config.runtime.turbojpeg_library() else {
-        if config.detection.decode == DecodeMode::Fast {
-            tracing::warn!(
-                "the setting detection.decode is fast, but images are decoded in full, because runtime.turbojpeg names no \
-                 library; set it to {SYSTEM_LIBRARY} to use that of the system (Debian: libturbojpeg0)"
-            );
-        }
-        return Ok(None);
-    };
-    let library = TurboJpeg::load(&path)
-        .with_context(|| format!("loading {}, which runtime.turbojpeg names", path.display()))?;
-    Ok(Some(Arc::new(library)))
 }
 
 /// Opens the store of images, and combines the parts of batches.
@@ -380,19 +306,6 @@ fn watch(pipeline: &Pipeline, metrics: &Metrics) {
             .map(|(operation, state)| (operation.name(), state))
             .collect::<Vec<_>>()
     });
-}
-
-fn decoding(config: &Config) -> DecodeOptions {
-    let limits = &config.limits;
-    DecodeOptions {
-        limits: Limits {
-            max_bytes: limits.max_image_bytes,
-            max_width: limits.max_width,
-            max_height: limits.max_height,
-            max_pixels: limits.max_pixels,
-        },
-        background: config.imaging.background,
-    }
 }
 
 fn budgets(config: &Config) -> Budgets {

@@ -93,9 +93,9 @@ struct OnCpu {
 }
 
 impl Loader<'_> {
-    /// Returns the reports of the execution providers that were tried, in order.
-    pub fn into_tried(self) -> Vec<ProviderReport> {
-        self.placements.into_inner().tried
+    /// Takes the reports of the execution providers that were tried, in order.
+    pub fn take_tried(&self) -> Vec<ProviderReport> {
+        self.placements.take().tried
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
