@@ -45,7 +45,9 @@ where
     fn execute(&self, stream: F) {
         let reading = self.reading;
         tokio::spawn(async move {
-            let state = Arc::new(Stream::new(reading));
+            let state = Arc::new(Stream {
+                pace: Mutex::new(Pace::new(reading)),
+            });
             let served = STREAM.scope(Arc::clone(&state), stream);
             tokio::select! {
                 biased;
@@ -63,12 +65,6 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(reading: ReadingLimit) -> Self {
-        Self {
-            pace: Mutex::new(Pace::new(reading)),
-        }
-    }
-
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }

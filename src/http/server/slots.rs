@@ -15,13 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::wrapped_body::wrap;
 
-/// The slots of a listener. Cheap to clone.
-#[derive(Clone)]
+/// The slots of a listener.
 pub(super) struct ConnectionSlots {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     total: usize,
     metrics: Metrics,
     open: Mutex<Open>,
@@ -37,7 +32,7 @@ struct Open {
 
 /// An open connection. Dropping the last reference frees its slot.
 pub(super) struct OpenConnection {
-    shared: Arc<Shared>,
+    slots: Arc<ConnectionSlots>,
     makes_room: CancellationToken,
     work: Mutex<Work>,
 }
@@ -56,30 +51,27 @@ struct Request {
 }
 
 impl ConnectionSlots {
-    pub(super) fn new(total: usize, metrics: Metrics) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                total,
-                metrics,
-                open: Mutex::default(),
-            }),
-        }
+    pub(super) fn new(total: usize, metrics: Metrics) -> Arc<Self> {
+        Arc::new(Self {
+            total,
+            metrics,
+            open: Mutex::default(),
+        })
     }
 
     /// Takes a slot for a new connection. Returns `None` if every open connection has a request in work.
-    pub(super) fn take(&self) -> Option<Arc<OpenConnection>> {
-        let shared = &self.shared;
-        let mut open = shared.open();
-        if open.count >= shared.total && !open.close_longest_waiting(&shared.metrics) {
-            shared.metrics.connection_closed(ClosedConnection::Refused);
+    pub(super) fn take(self: &Arc<Self>) -> Option<Arc<OpenConnection>> {
+        let mut open = self.open();
+        if open.count >= self.total && !open.close_longest_waiting(&self.metrics) {
+            self.metrics.connection_closed(ClosedConnection::Refused);
             return None;
         }
         open.count += 1;
         let makes_room = CancellationToken::new();
         let turn = open.wait(makes_room.clone());
-        shared.metrics.connection_opened(1);
+        self.metrics.connection_opened(1);
         Some(Arc::new(OpenConnection {
-            shared: Arc::clone(shared),
+            slots: Arc::clone(self),
             makes_room,
             work: Mutex::new(Work { requests: 0, turn }),
         }))
@@ -87,12 +79,9 @@ impl ConnectionSlots {
 
     /// Closes the connection that has waited the longest for its client. Returns whether there is one.
     pub(super) fn make_room(&self) -> bool {
-        let mut open = self.shared.open();
-        open.close_longest_waiting(&self.shared.metrics)
+        self.open().close_longest_waiting(&self.metrics)
     }
-}
 
-impl Shared {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,10 +141,10 @@ impl OpenConnection {
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         let turn = self.work().turn;
-        let mut open = self.shared.open();
+        let mut open = self.slots.open();
         open.waiting.remove(&turn);
         open.count -= 1;
-        self.shared.metrics.connection_opened(-1);
+        self.slots.metrics.connection_opened(-1);
     }
 }
 
@@ -166,18 +155,18 @@ impl Request {
         }
         self.is_in_work = is_in_work;
         let OpenConnection {
-            shared, makes_room, ..
+            slots, makes_room, ..
         } = &*self.connection;
         let mut work = self.connection.work();
         if is_in_work {
             work.requests += 1;
             if work.requests == 1 {
-                shared.open().waiting.remove(&work.turn);
+                slots.open().waiting.remove(&work.turn);
             }
         } else {
             work.requests -= 1;
             if work.requests == 0 {
-                work.turn = shared.open().wait(makes_room.clone());
+                work.turn = slots.open().wait(makes_room.clone());
             }
         }
     }

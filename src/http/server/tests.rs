@@ -48,7 +48,7 @@ fn reading(grace: Duration) -> ReadingLimit {
     }
 }
 
-fn slots(total: usize) -> ConnectionSlots {
+fn slots(total: usize) -> Arc<ConnectionSlots> {
     ConnectionSlots::new(total, Metrics::default())
 }
 
