@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use facescan_config::{Config, Provenance, Sources};
+use facescan_config::{Config, Sources};
 use facescan_pipeline::operation::ScanKind;
 use facescan_telemetry::redaction::{self, redact};
 
@@ -245,7 +245,7 @@ impl Cli {
             Command::Keys(command) => keys::run(&config, command),
             Command::Audit(command) => audit::run(&config, command),
             Command::Migrate => serve::migrate(&config),
-            Command::Config { json } => print_config(&config, &provenance, json),
+            Command::Config { json } => config::run(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
             Command::Bench(command) => bench::run(&config, &provenance, command),
             Command::Openapi
@@ -294,9 +294,4 @@ fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Re
         }
         Err(error) => Err(error),
     }
-}
-
-fn print_config(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<ExitCode> {
-    config::run(config, provenance, json)?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
+    process::ExitCode,
 };
 
 use anyhow::Context;
@@ -15,17 +16,16 @@ use serde_json::{Map, json};
 ///
 /// # Errors
 ///
-/// Returns an error if the output cannot be written. A closed pipe, as in `facescan config | head`, is not an error.
-pub fn run(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<()> {
+/// Returns an error if the output cannot be written.
+pub fn run(config: &Config, provenance: &Provenance, json: bool) -> anyhow::Result<ExitCode> {
     let text = if json {
         render_json(config, provenance)?
     } else {
         render_yaml(config, provenance)?
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot print the configuration"),
-    }
+    let written = io::stdout().lock().write_all(text.as_bytes());
+    written.context("cannot print the configuration")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Renders the configuration as YAML, with the origin of each value in a comment after it. `--config` accepts the
