@@ -211,6 +211,8 @@ mod tests {
         assert_eq!((times.min_time_ms, times.max_time_ms), (1.0, 20.0));
         assert_eq!(times.times_ms[0], 20.0, "in order");
         assert_eq!(times.seconds(), 0.21);
+        let none = Times::from_times(Vec::new());
+        assert_eq!((none.mean_time_ms, none.median_time_ms), (0.0, 0.0));
     }
 
     #[test]

@@ -23,17 +23,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_nearest_rank_is_one_of_the_values() {
-        assert_eq!(mean(&[]), None);
-        assert_eq!(mean(&[1.0, 2.0, 6.0]), Some(3.0));
-        assert_eq!(nearest_rank(&[], 0.5), None);
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        for (share, expected) in [(0.0, 1.0), (0.5, 100.0), (0.99, 198.0), (1.0, 200.0)] {
-            assert_eq!(nearest_rank(&values, share), Some(expected));
-        }
-    }
-
-    #[test]
     fn a_ratio_to_zero_is_none() {
         assert_eq!(ratio(3.0, 2.0), Some(1.5));
         assert_eq!(ratio(3.0, 0.0), None);
