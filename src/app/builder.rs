@@ -100,7 +100,10 @@ impl Parts {
         let batches = batches(&config, store.clone(), &runner, &collections).await?;
         Ok(App {
             audit_heads: audit_heads::open(&config, &store, (&clock, &metrics))?,
-            libraries: libraries(&store, &collections),
+            libraries: Libraries {
+                store: store.clone(),
+                collections: collections.clone(),
+            },
             collections,
             calibrations,
             access: authenticator(&config, store.clone(), &clock)?,
@@ -202,13 +205,6 @@ async fn collections(
         },
         clock: Arc::clone(&pipeline.clock),
     })
-}
-
-fn libraries(store: &Store, collections: &Collections) -> Libraries {
-    Libraries {
-        store: store.clone(),
-        collections: collections.clone(),
-    }
 }
 
 fn retention(

@@ -59,7 +59,10 @@ pub async fn authorize(
     let principal = match requirement {
         Requirement::Open => Ok(None),
         _ => match local::check(&request, &state.config) {
-            Ok(()) => principal(&state, request.headers()).await.map(Some),
+            Ok(()) => {
+                let sent = credential(request.headers());
+                state.access.authenticate(sent).await.map(Some)
+            }
             Err(error) => Err(error),
         },
     };
@@ -220,11 +223,6 @@ fn charge_body(request: Request, state: &AppState, principal: &Principal) -> Req
             frame
         }))
     })
-}
-
-/// Returns the principal of a request.
-async fn principal(state: &AppState, headers: &HeaderMap) -> Result<Principal, AccessError> {
-    state.access.authenticate(credential(headers)).await
 }
 
 /// Checks that the principal, if the route is not open, has the scope of the route.
