@@ -47,12 +47,6 @@ pub(super) struct CheckedPlacements {
     tried: Vec<ProviderReport>,
 }
 
-/// A model that is ready to run.
-pub(super) struct Loaded {
-    pub model: LoadedModel,
-    pub assignment: Assignment,
-}
-
 /// A model or graph to load.
 struct Subject {
     /// The name in the log.
@@ -99,7 +93,11 @@ impl Loader<'_> {
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
-    pub fn load(&self, spec: &ModelSpec, task: DeviceTask) -> anyhow::Result<Loaded> {
+    pub fn load(
+        &self,
+        spec: &ModelSpec,
+        task: DeviceTask,
+    ) -> anyhow::Result<(LoadedModel, Assignment)> {
         let dir = &self.config.models_dir();
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size.side() as usize;
@@ -126,18 +124,17 @@ impl Loader<'_> {
         self.metrics.watch_queue(task.name(), move || {
             waiting() + long_waiting.as_ref().map_or(0, |waiting| waiting())
         });
-        Ok(Loaded {
-            model: LoadedModel {
-                spec: Arc::new(spec.clone()),
-                engine,
-                long,
-            },
-            assignment: Assignment {
-                cpu: on_cpu.placement,
-                cpu_proof: on_cpu.proof,
-                ..assignment
-            },
-        })
+        let model = LoadedModel {
+            spec: Arc::new(spec.clone()),
+            engine,
+            long,
+        };
+        let assignment = Assignment {
+            cpu: on_cpu.placement,
+            cpu_proof: on_cpu.proof,
+            ..assignment
+        };
+        Ok((model, assignment))
     }
 
     /// Returns an engine for measuring quality if the settings select a device and the device passes its self-test.

@@ -24,7 +24,7 @@ use facescan_pipeline::{
     operations::{enhance::FinishJob, process},
 };
 
-use super::models::{Loaded, Loader};
+use super::models::Loader;
 
 /// The bytes of decoded images that are kept for reuse, per thread of the pool. They fit an image of 12 megapixels.
 const PIXEL_BYTES_PER_THREAD: usize = 36 << 20;
@@ -109,7 +109,7 @@ async fn load_models(loader: &Loader<'_>) -> anyhow::Result<(Models, Vec<Assignm
             spec.role
         );
         check_license(spec, loader.config.models.commercial_only)?;
-        let Loaded { model, assignment } = match &spec.remote {
+        let (model, assignment) = match &spec.remote {
             Some(remote) => loader.load_remote(spec, remote, task).await?,
             None => loader.load(spec, task)?,
         };

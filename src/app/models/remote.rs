@@ -12,7 +12,7 @@ use facescan_pipeline::models::loaded::LoadedModel;
 use facescan_telemetry::metrics::Metrics;
 use tokio::runtime::Handle;
 
-use super::{Loaded, Loader};
+use super::Loader;
 use facescan_clock::Clock;
 use facescan_inference::{
     backend::{
@@ -133,7 +133,7 @@ impl Loader<'_> {
         spec: &ModelSpec,
         remote: &RemoteSpec,
         task: DeviceTask,
-    ) -> anyhow::Result<Loaded> {
+    ) -> anyhow::Result<(LoadedModel, Assignment)> {
         let connected = Connected::to(spec, remote, self.metrics, self.clock).await;
         let connected = connected.with_context(|| format!("model {}, field remote", spec.id))?;
         let signature = connected.kserve.signature().clone();
@@ -181,6 +181,6 @@ impl Loader<'_> {
             engine,
             long: None,
         };
-        Ok(Loaded { model, assignment })
+        Ok((model, assignment))
     }
 }
