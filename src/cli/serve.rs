@@ -151,23 +151,20 @@ async fn check_access(app: &App) -> anyhow::Result<()> {
 
 /// Stops the lifecycle at the first signal. The returned future resolves at the second one.
 pub(super) fn stop_at_signal(lifecycle: Lifecycle, work: &'static str) -> impl Future<Output = ()> {
-    let (forced_sender, forced) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn(async move {
-        if let Err(error) = lifecycle::signal().await {
-            tracing::error!(error = %error, "cannot listen for signals");
-            return;
-        }
+    let signals = async move {
+        lifecycle::signal().await?;
         tracing::info!("shutting down: {work}");
         lifecycle.stop();
-        if lifecycle::signal().await.is_ok() {
-            forced_sender.send(()).ok();
+        lifecycle::signal().await
+    };
+    let forced = tokio::spawn(async move {
+        if let Err(error) = signals.await {
+            tracing::error!(%error, "cannot listen for signals");
+            std::future::pending::<()>().await;
         }
     });
     async {
-        // Without a signal listener, no second signal can arrive.
-        if forced.await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        forced.await.ok();
     }
 }
 
