@@ -79,7 +79,13 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
         ..args.folder.request()
     };
     let plan = checked(request)?.resolve(&app.config, &models.detector.spec.thresholds)?;
-    let faces = Faces::find(app, &plan, args).await?;
+    let mut faces = Faces::default();
+    // In the order of the names.
+    let scans = args.folder.scan_each(app, &plan, |_, path, scan| {
+        let scan = scan.with_context(|| path.display().to_string())?;
+        faces.add(app, &plan, path, scan)
+    });
+    scans.await?;
     let people: Vec<_> = faces.people.into_values().collect();
     let measured = measure(&people, args.seed);
     anyhow::ensure!(
@@ -109,17 +115,6 @@ async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibratio
 }
 
 impl Faces {
-    /// Embeds every image of the set, in the order of the names.
-    async fn find(app: &App, plan: &VerifyPlan, args: &CalibrateArgs) -> anyhow::Result<Self> {
-        let mut faces = Self::default();
-        let scans = args.folder.scan_each(app, plan, |_, path, scan| {
-            let scan = scan.with_context(|| path.display().to_string())?;
-            faces.add(app, plan, path, scan)
-        });
-        scans.await?;
-        Ok(faces)
-    }
-
     fn add(&mut self, app: &App, plan: &VerifyPlan, path: &Path, scan: Scan) -> anyhow::Result<()> {
         let person = path
             .parent()
