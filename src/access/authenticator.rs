@@ -35,13 +35,12 @@ struct Keys {
 
 impl Authenticator {
     /// Creates the authenticator that the settings ask for.
-    pub fn new(
-        config: &Config,
-        store: Store,
-        openid: Option<OpenId>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let access = &config.access;
+    ///
+    /// # Errors
+    /// The errors of [`OpenId::from_settings`].
+    pub fn new(config: &Config, store: Store, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let (access, tenant) = (&config.access, &config.store.tenant);
+        let openid = OpenId::from_settings(&config.openid, tenant, Arc::clone(&clock))?;
         let keys = config.requires_keys().then(|| Keys {
             configured: access
                 .keys
@@ -53,10 +52,10 @@ impl Authenticator {
             clock,
             openid,
         });
-        Self {
+        Ok(Self {
             keys,
-            local: Principal::of_tenant(&config.store.tenant),
-        }
+            local: Principal::of_tenant(tenant),
+        })
     }
 
     /// Returns the principal of a request with this credential.

@@ -38,7 +38,7 @@ use facescan_telemetry::metrics::{Metrics, labels::Limit};
 
 use super::{App, audit_heads, face_index, models::Loader, pipeline, store_fault::StoreFault};
 use crate::{
-    access::{authenticator::Authenticator, openid::OpenId, rate_limit::RateLimits},
+    access::{authenticator::Authenticator, rate_limit::RateLimits},
     erasure::{Erasures, retention::RetentionSweeper},
     lifecycle::Lifecycle,
 };
@@ -106,7 +106,7 @@ impl Parts {
             },
             collections,
             calibrations,
-            access: authenticator(&config, store.clone(), &clock)?,
+            access: Authenticator::new(&config, store.clone(), Arc::clone(&clock))?,
             rate_limits: RateLimits::new(&config.rate_limits, &clock),
             retention: retention(&config, &store, &metrics, clock),
             erasures: Erasures {
@@ -174,16 +174,6 @@ fn audit_logs(config: &Config, store: &Store, clock: &Arc<dyn Clock>) -> (AuditL
         AuditLog::start(level, store.clone(), Arc::clone(clock)),
         RefusalLog::start(level, tenant, store.clone(), Arc::clone(clock)),
     )
-}
-
-fn authenticator(
-    config: &Config,
-    keys: Store,
-    clock: &Arc<dyn Clock>,
-) -> anyhow::Result<Authenticator> {
-    let tenant = &config.store.tenant;
-    let openid = OpenId::from_settings(&config.openid, tenant, Arc::clone(clock))?;
-    Ok(Authenticator::new(config, keys, openid, Arc::clone(clock)))
 }
 
 async fn collections(
