@@ -22,7 +22,6 @@ use super::{
 pub enum BatchesCommand {
     /// List batches, newest first.
     List {
-        /// The server.
         #[command(flatten)]
         server: ServerArgs,
         /// Only batches in this state: open, queued, running, done or cancelled.
@@ -39,7 +38,6 @@ pub enum BatchesCommand {
     Show(OneBatch),
     /// Print the items of a batch with their results, one JSON line each.
     Items {
-        /// The batch.
         #[command(flatten)]
         batch: OneBatch,
         /// Only items in this state: queued, running, ok, error, dead or cancelled.

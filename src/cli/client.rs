@@ -37,7 +37,6 @@ pub struct CollectionArgs {
     /// Images, folders or URLs.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// The server.
     #[command(flatten)]
     pub server: ServerArgs,
     /// The id of the collection.
@@ -46,7 +45,6 @@ pub struct CollectionArgs {
 }
 
 impl CollectionArgs {
-    /// Returns the path of the collection.
     pub fn path(&self) -> String {
         format!("/collections/{}", self.collection)
     }

@@ -52,7 +52,6 @@ pub fn check(paths: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the URL if the path is a URL.
 fn url_of(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;

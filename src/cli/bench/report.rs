@@ -78,7 +78,6 @@ const BUILD: &str = if cfg!(debug_assertions) {
 pub struct Table(comfy_table::Table);
 
 impl Table {
-    /// Creates a table with this header.
     pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(ASCII_MARKDOWN).set_header(header);

@@ -22,14 +22,12 @@ mod parquet;
 pub enum Ending {
     /// A matrix of f32. An index file describes each row.
     Npy,
-    /// A Parquet table.
     Parquet,
     /// One JSON object per line.
     Jsonl,
 }
 
 impl Ending {
-    /// Returns the type by the name of a file.
     pub fn from_path(path: &Path) -> anyhow::Result<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Self::Npy),
@@ -45,15 +43,11 @@ impl Ending {
 
 /// An open output file of vectors.
 pub enum VectorFile {
-    /// [`Ending::Npy`].
     Npy(NpyFile),
-    /// [`Ending::Parquet`].
     Parquet(Box<ParquetFile>),
-    /// [`Ending::Jsonl`].
     Jsonl(Lines),
 }
 
-/// JSON lines.
 pub struct Lines {
     out: Box<dyn Write>,
     vector_space: String,
@@ -126,7 +120,6 @@ impl VectorFile {
         })
     }
 
-    /// Writes one line.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         match self {
             Self::Jsonl(lines) => lines.write(&record, true),

@@ -13,7 +13,6 @@ use serde::Serialize;
 pub struct Vector {
     /// The face. It is `None` if the vector is of the whole image.
     pub face: Option<FacePlace>,
-    /// The vector.
     pub embedding: Embedding,
 }
 
@@ -45,7 +44,6 @@ impl Vector {
 
 /// One line: a vector, an image without a face, or a failed image.
 pub struct Record {
-    /// The path of the image.
     pub path: String,
     pub vector: Option<Vector>,
     /// The error, if the image failed.

@@ -24,7 +24,6 @@ pub struct Differences {
     max: f64,
 }
 
-/// A summary of the differences.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The number of values that were compared.
@@ -68,7 +67,6 @@ impl Differences {
         }
     }
 
-    /// Summarizes the differences.
     pub fn summary(&self) -> Summary {
         let values = self.values.max(1) as f64;
         let mut seen = 0;

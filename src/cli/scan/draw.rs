@@ -22,7 +22,6 @@ pub fn target(folder: &Path, relative: &Path) -> PathBuf {
     name.into()
 }
 
-/// Draws the faces and writes the file.
 pub async fn write(
     pipeline: &Pipeline,
     bytes: Bytes,

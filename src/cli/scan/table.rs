@@ -16,7 +16,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Prints the rows of one image.
     pub fn print(
         &mut self,
         out: &mut impl Write,
@@ -51,7 +50,6 @@ impl Table {
         }
     }
 
-    /// Prints the totals.
     pub fn finish(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,

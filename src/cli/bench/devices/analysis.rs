@@ -19,7 +19,6 @@ const WORTH_IT: f64 = 10.0;
 pub struct Analysis {
     /// The gains of each toggle, by operation and size.
     pub performance_gains: BTreeMap<DeviceTask, BTreeMap<Size, Gains>>,
-    /// The recommendation for each toggle.
     pub recommendations: BTreeMap<DeviceTask, Recommendation>,
 }
 
@@ -42,7 +41,6 @@ pub struct Recommendation {
     pub toggle: Option<Advice>,
     /// The size that the advice is based on: medium, or else the middle one of the measured sizes.
     pub judged_at: Size,
-    /// The reason for the advice.
     pub reason: String,
 }
 
@@ -50,16 +48,13 @@ pub struct Recommendation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advice {
-    /// The device pays off.
     On,
-    /// The device does not pay off.
     Off,
 }
 
 /// The figures of one operation by size and toggle.
 type Sizes = BTreeMap<Size, BTreeMap<Toggle, Cell>>;
 
-/// Derives the conclusions from the figures.
 pub fn analyze(results: &BTreeMap<DeviceTask, Sizes>) -> Analysis {
     let mut analysis = Analysis::default();
     for (&operation, sizes) in results {

@@ -36,12 +36,10 @@ use facescan_inference::{
 
 /// An operation with its options.
 pub enum Work {
-    /// Detects faces.
     Detect(ScanPlan),
     Crop(CropModel),
     /// Prepares the input of the detector.
     Process(ScanPlan),
-    /// Enhances images.
     Enhance(Box<EnhancePlan>),
     /// Measures the quality of crops.
     Grade(ScanPlan),

@@ -32,15 +32,12 @@ impl Toggle {
 /// All figures. `docs/benchmarks/devices.schema.json` describes the report.
 #[derive(Debug, Default, Serialize)]
 pub struct DevicesFigures {
-    /// The measured applications.
     pub applications: BTreeMap<Toggle, Application>,
     /// The figures by operation, size and toggle. A toggle that was not measured is absent.
     pub benchmark_results: BTreeMap<DeviceTask, BTreeMap<Size, BTreeMap<Toggle, Cell>>>,
-    /// The conclusions from the figures.
     pub analysis: Analysis,
 }
 
-/// A measured application.
 #[derive(Debug, Serialize)]
 pub struct Application {
     /// The milliseconds until the application was ready: models loaded and devices proved.
@@ -92,13 +89,10 @@ pub struct Times {
     pub mean_time_ms: f64,
     /// The median. Every percentile is one of the times and not a value between two.
     pub median_time_ms: f64,
-    /// The 95th percentile.
     pub p95_time_ms: f64,
     /// The 99th percentile. With fewer than 100 batches it is the longest time.
     pub p99_time_ms: f64,
-    /// The shortest time.
     pub min_time_ms: f64,
-    /// The longest time.
     pub max_time_ms: f64,
     /// All times in order.
     pub times_ms: Vec<f64>,
@@ -130,7 +124,6 @@ impl Times {
 /// Items that failed with the same error code.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failed {
-    /// The number of items.
     pub count: usize,
     /// The message of the first error.
     pub first: String,
@@ -149,11 +142,8 @@ pub struct Memory {
 /// A quantity in MiB during a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Span {
-    /// The value at the start.
     pub before: f64,
-    /// The largest sample.
     pub peak: f64,
-    /// The value at the end.
     pub after: f64,
 }
 
@@ -190,7 +180,6 @@ impl DevicesFigures {
         sizes.entry(size).or_default().insert(toggle, cell);
     }
 
-    /// Returns every cell.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         let sizes = self.benchmark_results.values().flat_map(BTreeMap::values);
         sizes.flat_map(BTreeMap::values)

@@ -27,7 +27,6 @@ pub enum Size {
 }
 
 impl Size {
-    /// All sizes.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
     /// Returns the name in the report.
@@ -85,7 +84,6 @@ impl Item {
         }
     }
 
-    /// Creates an item from pixels.
     pub fn new(pixels: RgbImage) -> anyhow::Result<Self> {
         let mut file = Cursor::new(Vec::new());
         let (width, height) = pixels.dimensions();

@@ -22,7 +22,6 @@ const PERCENTILES: [(&str, f64); 5] = [
 ];
 
 impl DevicesFigures {
-    /// Renders the figures as Markdown tables.
     pub fn markdown(&self) -> String {
         let mut table = Table::new([
             "operation",
@@ -91,7 +90,6 @@ impl DevicesFigures {
     }
 }
 
-/// Adds one row to the table.
 fn row(
     table: &mut Table,
     (operation, size): (&str, &str),

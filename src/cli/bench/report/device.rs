@@ -5,19 +5,15 @@ use std::{num::NonZeroUsize, process::Command, thread::available_parallelism};
 use serde::Serialize;
 use sysinfo::{CpuRefreshKind, RefreshKind, System};
 
-/// The machine.
 #[derive(Debug, Serialize)]
 pub struct Device {
-    /// The CPU's name.
     pub cpu: String,
     /// The number of cores that this process may use.
     pub cores: usize,
-    /// The operating system.
     pub system: Option<String>,
 }
 
 impl Device {
-    /// Describes this machine.
     pub fn get() -> Self {
         let system =
             System::new_with_specifics(RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing()));

@@ -61,7 +61,6 @@ impl ParquetFile {
         })
     }
 
-    /// Adds a row.
     pub fn write(&mut self, record: Record) -> anyhow::Result<()> {
         self.vectors += usize::from(record.vector.is_some());
         self.rows.push(record);
