@@ -175,9 +175,6 @@ async fn write_all(
 ) -> anyhow::Result<(usize, usize)> {
     let plan = preprocessor.plan();
     let began = Instant::now();
-    let create = |path: &Path| -> anyhow::Result<File> {
-        File::create(path).with_context(|| format!("creating {}", path.display()))
-    };
     let index_path = beside(&args.out);
     let mut index = BufWriter::new(create(&index_path)?);
     let mut tensor = BufWriter::new(create(&args.out)?);
@@ -231,6 +228,10 @@ async fn write_all(
         rows as f64 / seconds.max(f64::MIN_POSITIVE),
     );
     Ok((rows, failures))
+}
+
+pub(super) fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
 /// Returns the path of the index file.

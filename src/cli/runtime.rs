@@ -24,14 +24,6 @@ pub fn success_if(has_succeeded: bool) -> ExitCode {
     }
 }
 
-/// Starts the logs with the level and format of the settings.
-///
-/// # Errors
-/// Returns an error if the filter cannot be parsed.
-pub fn start_logs(config: &Config) -> anyhow::Result<()> {
-    start_logs_at(config, &config.log.level, None)
-}
-
 /// Starts the logs of a command that prints results. It logs only warnings, unless the settings name a level.
 ///
 /// # Errors
@@ -39,10 +31,11 @@ pub fn start_logs(config: &Config) -> anyhow::Result<()> {
 pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Result<()> {
     let asked = !matches!(provenance.of("log.level"), None | Some(Origin::Default));
     let level = if asked { &config.log.level } else { "warn" };
-    start_logs_at(config, level, None)
+    start_logs(config, level, None)
 }
 
-fn start_logs_at(
+/// Starts the logs at a level, in the format of the settings.
+pub(super) fn start_logs(
     config: &Config,
     level: &str,
     traces: Option<logging::BoxedLayer>,
@@ -62,7 +55,7 @@ pub fn store_nothing(config: &mut Config) {
 /// Returns an error if the filter cannot be parsed, or if the export of traces cannot be set up.
 pub fn start_telemetry(config: &Config) -> anyhow::Result<Option<Exporter>> {
     let (layer, exporter) = traces::start(&config.traces)?.unzip();
-    start_logs_at(config, &config.log.level, layer)?;
+    start_logs(config, &config.log.level, layer)?;
     Ok(exporter)
 }
 

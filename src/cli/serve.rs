@@ -259,7 +259,7 @@ async fn is_settled(app: &App) -> bool {
 /// # Errors
 /// Returns an error if the database is unavailable or the tables cannot be created.
 pub fn migrate(config: &Config) -> anyhow::Result<ExitCode> {
-    start_logs(config)?;
+    start_logs(config, &config.log.level, None)?;
     tokio_runtime()?.block_on(async {
         open_database(config).await?.close().await;
         eprintln!("the database is up to date");

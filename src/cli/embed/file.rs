@@ -11,7 +11,7 @@ use facescan_pipeline::results::ErrorEntry;
 use serde::Serialize;
 
 use super::record::{FacePlace, Record};
-use crate::cli::preprocess::{HEAD, beside};
+use crate::cli::preprocess::{HEAD, beside, create};
 use facescan_imaging::{npy, precision::NumericPrecision};
 use parquet::ParquetFile;
 
@@ -181,10 +181,6 @@ impl Lines {
         self.out.flush()?;
         Ok(self.vectors)
     }
-}
-
-fn create(path: &Path) -> anyhow::Result<File> {
-    File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
 #[cfg(test)]
