@@ -57,16 +57,14 @@ impl Loader<'_> {
         let asked = self.asked_for_preprocessing();
         let probe = image_executor::health_probe(RowJob::probes());
         let (executor, mut assignment) = self.load_executor(task, asked, probe);
-        let refused = match settings.requested_platform() {
+        let platform = settings.requested_platform();
+        let refused = match platform {
             Platform::Tpu => Some("this server has no backend for a tpu"),
             Platform::Gpu if backend == Accelerator::Cpu => Some("devices.backend is cpu"),
             _ => None,
         };
         if let Some(reason) = refused {
-            settings
-                .requested_platform()
-                .name()
-                .clone_into(&mut assignment.requested);
+            platform.name().clone_into(&mut assignment.requested);
             assignment.device = Err(Some(reason.to_owned()));
         }
         let state = assignment.state();
