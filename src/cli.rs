@@ -197,6 +197,26 @@ impl Command {
         let file = PathBuf::from(".env");
         (is_service && file.exists()).then_some(file)
     }
+
+    /// Returns whether the command runs models or uses the index, and prints results. Services start logs of their own, and
+    /// other commands have none.
+    fn logs_only_warnings(&self) -> bool {
+        matches!(
+            self,
+            Self::Scan(_)
+                | Self::Embed(_)
+                | Self::Verify(_)
+                | Self::Calibrate(_)
+                | Self::Cluster(_)
+                | Self::Index(_)
+                | Self::Process(_)
+                | Self::Anonymize(_)
+                | Self::Preprocess(_)
+                | Self::Precision(_)
+                | Self::Devices(_)
+                | Self::Bench(_)
+        )
+    }
 }
 
 impl Cli {
@@ -227,27 +247,30 @@ impl Cli {
         }
         let (config, provenance) = Config::load(&sources)?;
         redaction::hide(config.secrets());
+        if command.logs_only_warnings() {
+            runtime::start_quiet_logs(&config, &provenance)?;
+        }
         match command {
             Command::Serve => serve::run(config),
             Command::Worker(args) => worker::run(config, &args),
-            Command::Scan(args) => scan::run(config, &provenance, &args, ScanKind::Detect),
-            Command::Embed(args) => embed::run(config, &provenance, &args),
-            Command::Verify(args) => verify::run(config, &provenance, &args),
-            Command::Calibrate(args) => calibrate::run(config, &provenance, &args),
-            Command::Cluster(args) => cluster::run(config, &provenance, &args),
-            Command::Index(command) => index::run(&config, &provenance, &command),
-            Command::Process(args) => process::run(config, &provenance, args),
-            Command::Anonymize(args) => process::anonymize(config, &provenance, args),
-            Command::Preprocess(args) => preprocess::run(config, &provenance, &args),
-            Command::Precision(args) => precision::run(config, &provenance, &args),
+            Command::Scan(args) => scan::run(config, &args, ScanKind::Detect),
+            Command::Embed(args) => embed::run(config, &args),
+            Command::Verify(args) => verify::run(config, &args),
+            Command::Calibrate(args) => calibrate::run(config, &args),
+            Command::Cluster(args) => cluster::run(config, &args),
+            Command::Index(command) => index::run(&config, &command),
+            Command::Process(args) => process::run(config, args),
+            Command::Anonymize(args) => process::anonymize(config, args),
+            Command::Preprocess(args) => preprocess::run(config, &args),
+            Command::Precision(args) => precision::run(config, &args),
             Command::Models(command) => models_command(&config, command),
-            Command::Devices(args) => devices::run(config, &provenance, &args),
+            Command::Devices(args) => devices::run(config, &args),
             Command::Keys(command) => keys::run(&config, command),
             Command::Audit(command) => audit::run(&config, command),
             Command::Migrate => serve::migrate(&config),
             Command::Config { json } => config::run(&config, &provenance, json),
             Command::Healthcheck { url } => healthcheck::run(&config, url),
-            Command::Bench(command) => bench::run(&config, &provenance, command),
+            Command::Bench(command) => bench::run(&config, command),
             Command::Openapi
             | Command::Submit(_)
             | Command::Batches(_)

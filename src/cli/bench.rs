@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 
-use super::runtime::start_quiet_logs;
 use crate::lifecycle;
 
 mod devices;
@@ -32,12 +31,7 @@ pub enum BenchCommand {
 ///
 /// # Errors
 /// Returns an error if an image or a model is missing, or the report cannot be written.
-pub fn run(
-    config: &Config,
-    provenance: &Provenance,
-    command: BenchCommand,
-) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(config, provenance)?;
+pub fn run(config: &Config, command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::Devices(args) => devices::run(config, &args),
     }

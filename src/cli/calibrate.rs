@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_fields::groups::checked;
 use facescan_imaging::precision::NumericPrecision;
 use facescan_pipeline::core::{image_file::hex, scan::Scan};
@@ -46,12 +46,8 @@ pub struct CalibrateArgs {
 }
 
 /// Measures, prints the table, and writes it if there is a target.
-pub fn run(
-    config: Config,
-    provenance: &Provenance,
-    args: &CalibrateArgs,
-) -> anyhow::Result<ExitCode> {
-    let calibration = image_command::run(config, provenance, args.folder.paths(), async |app| {
+pub fn run(config: Config, args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let calibration = image_command::run(config, args.folder.paths(), async |app| {
         calibrate(app, args).await
     })?;
     println!("{}", table(&calibration));

@@ -14,7 +14,7 @@ use facescan_clustering::{
     Assignment, Face, Faces, Neighbor, Scope, group,
     metrics::{bcubed, pairwise},
 };
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_fields::groups::checked;
 use facescan_imaging::quality::acceptance::Preset;
 use facescan_pipeline::core::scan::Scan;
@@ -59,11 +59,7 @@ pub struct ClusterArgs {
 }
 
 /// Groups the faces, and writes one line for each person.
-pub fn run(
-    config: Config,
-    provenance: &Provenance,
-    args: &ClusterArgs,
-) -> anyhow::Result<ExitCode> {
+pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     let paths = args.folder.paths();
     files::check(paths)?;
     // Before the images are read, so that a wrong path costs no time.
@@ -75,7 +71,7 @@ pub fn run(
         }
         None => Box::new(std::io::stdout()),
     };
-    let (found, people) = image_command::run(config, provenance, paths, async |app| {
+    let (found, people) = image_command::run(config, paths, async |app| {
         let calibration = app
             .calibrations
             .of(&app.pipeline.models.embedder.vector_space);

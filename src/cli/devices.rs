@@ -7,9 +7,9 @@ use std::{
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 
-use super::runtime::{backend, start_quiet_logs, store_nothing, tokio_runtime};
+use super::runtime::{backend, store_nothing, tokio_runtime};
 use crate::app::Parts;
 use facescan_inference::{
     device::{DeviceMemory, DevicesReport, OperationReport, PreprocessingReport, ProviderReport},
@@ -27,12 +27,7 @@ pub struct DevicesArgs {
 
 /// Loads the models as the server does and prints the result. It also tries the execution providers that no operation
 /// uses.
-pub fn run(
-    mut config: Config,
-    provenance: &Provenance,
-    args: &DevicesArgs,
-) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(&config, provenance)?;
+pub fn run(mut config: Config, args: &DevicesArgs) -> anyhow::Result<ExitCode> {
     store_nothing(&mut config);
     tokio_runtime()?.block_on(async {
         let backend = backend(&config)?;

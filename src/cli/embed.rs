@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_pipeline::{
     context::RequestContext,
     operation::ScanKind,
@@ -61,14 +61,10 @@ enum Plan {
 ///
 /// # Errors
 /// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
-pub fn run(
-    mut config: Config,
-    provenance: &Provenance,
-    args: &EmbedArgs,
-) -> anyhow::Result<ExitCode> {
+pub fn run(mut config: Config, args: &EmbedArgs) -> anyhow::Result<ExitCode> {
     match args.kind {
         Kind::Face if args.out.is_none() => {
-            return scan::run(config, provenance, &args.scan, ScanKind::Embed);
+            return scan::run(config, &args.scan, ScanKind::Embed);
         }
         Kind::Face => config = config.without_encoder(),
         Kind::Image => {}
@@ -76,7 +72,7 @@ pub fn run(
     args.scan.check_prints_vectors()?;
     let ending = args.out.as_deref().map(Ending::from_path).transpose()?;
     let (stores, paths) = (args.scan.store, &args.scan.paths);
-    let failures = run_storing_if(stores, config, provenance, paths, async |app| {
+    let failures = run_storing_if(stores, config, paths, async |app| {
         let plan = args.plan(app)?;
         if stores {
             app.prepare_store().await.context("creating the tables")?;

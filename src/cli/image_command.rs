@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal, path::PathBuf, pin::pin};
 
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_pipeline::{
     context::RequestContext, ingest::intake::LoadedImage, results::ErrorEntry,
 };
@@ -11,18 +11,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{
     files::{self, Found},
-    runtime::{parts, start_quiet_logs, store_nothing, tokio_runtime},
+    runtime::{parts, store_nothing, tokio_runtime},
 };
 use crate::app::App;
 
 /// Runs a command that stores nothing and embeds no whole images. See [`run_storing_if`].
 pub(super) fn run<T>(
     config: Config,
-    provenance: &Provenance,
     paths: &[PathBuf],
     work: impl AsyncFnOnce(&App) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    run_storing_if(false, config.without_encoder(), provenance, paths, work)
+    run_storing_if(false, config.without_encoder(), paths, work)
 }
 
 /// Starts the application, does the work of a command with it, and closes it. A command that stores nothing creates no
@@ -30,11 +29,9 @@ pub(super) fn run<T>(
 pub(super) fn run_storing_if<T>(
     stores: bool,
     mut config: Config,
-    provenance: &Provenance,
     paths: &[PathBuf],
     work: impl AsyncFnOnce(&App) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    start_quiet_logs(&config, provenance)?;
     files::check(paths)?;
     if !stores {
         store_nothing(&mut config);

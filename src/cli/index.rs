@@ -11,14 +11,14 @@ use anyhow::{Context, bail, ensure};
 use clap::Subcommand;
 use comfy_table::{Table, presets::NOTHING};
 use facescan_clock::{Clock, SystemClock};
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_inference::pool::CpuPool;
 use facescan_recognition::index::{FaceIndex, IndexContents, IndexKind};
 use facescan_store::{IndexPosition, Store};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::runtime::{open_database, start_quiet_logs, tokio_runtime};
+use super::runtime::{open_database, tokio_runtime};
 use crate::app::open_face_index;
 
 /// The commands of `facescan index`. They use the database and the index of the settings, and no server of facescan.
@@ -45,12 +45,7 @@ struct Opened {
 }
 
 /// Runs a command.
-pub fn run(
-    config: &Config,
-    provenance: &Provenance,
-    command: &IndexCommand,
-) -> anyhow::Result<ExitCode> {
-    start_quiet_logs(config, provenance)?;
+pub fn run(config: &Config, command: &IndexCommand) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
         let store = open_database(config).await?;
         let pool = CpuPool::new(NonZeroUsize::MIN).context("starting a thread")?;

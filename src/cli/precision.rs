@@ -6,7 +6,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
-use facescan_config::{Config, Provenance};
+use facescan_config::Config;
 use facescan_pipeline::models::row_job::RowJob;
 use image::RgbImage;
 use serde::Serialize;
@@ -56,18 +56,14 @@ struct Compared {
 }
 
 /// Compares the ways of resizing and prints the differences.
-pub fn run(
-    config: Config,
-    provenance: &Provenance,
-    args: &PrecisionArgs,
-) -> anyhow::Result<ExitCode> {
+pub fn run(config: Config, args: &PrecisionArgs) -> anyhow::Result<ExitCode> {
     let sides = 1..=facescan_imaging::preprocess::MAX_SIDE;
     anyhow::ensure!(
         sides.contains(&args.height) && sides.contains(&args.width),
         "--height and --width: must be from 1 to {}",
         sides.end()
     );
-    image_command::run(config, provenance, &args.paths, async |app| {
+    image_command::run(config, &args.paths, async |app| {
         let found = compare_all(app, args).await?;
         if let Some(path) = &args.plot {
             differences::plot(path, &found)?;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use facescan_config::{Config, Dtype, Provenance};
+use facescan_config::{Config, Dtype};
 use facescan_fields::groups::checked;
 use facescan_pipeline::{
     operations::preprocess::{PreprocessPlan, PreprocessRequest},
@@ -135,11 +135,7 @@ struct Line<'a> {
 /// # Errors
 /// Returns an error if the start fails or a file cannot be written. A failed image is a line of the index and not an
 /// error.
-pub fn run(
-    mut config: Config,
-    provenance: &Provenance,
-    args: &PreprocessArgs,
-) -> anyhow::Result<ExitCode> {
+pub fn run(mut config: Config, args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     config.preprocess.strict |= args.strict;
     let kind = Kind::from_path(&args.out)?;
     let request = checked(PreprocessRequest {
@@ -155,7 +151,7 @@ pub fn run(
         request.clone().resolve(&config)?.preprocess.mode != Mode::ShortSide,
         "mode short_side gives images of different aspect ratios different shapes, which do not fit one tensor; use center_crop"
     );
-    image_command::run(config, provenance, &args.paths, async |app| {
+    image_command::run(config, &args.paths, async |app| {
         let preprocessor = Preprocessor::new(app, request)?;
         let preprocessor = match args.num_workers {
             Some(loaders) => preprocessor.with_loaders(loaders),

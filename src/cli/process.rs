@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use facescan_config::{Config, DetectionRequest, Provenance};
+use facescan_config::{Config, DetectionRequest};
 use facescan_fields::groups::checked;
 use facescan_pipeline::{
     context::RequestContext,
@@ -114,37 +114,28 @@ enum Outcome {
 ///
 /// # Errors
 /// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
-pub fn run(config: Config, provenance: &Provenance, args: ProcessArgs) -> anyhow::Result<ExitCode> {
-    process(config, provenance, args.operations.0, &args.files)
+pub fn run(config: Config, args: ProcessArgs) -> anyhow::Result<ExitCode> {
+    process(config, args.operations.0, &args.files)
 }
 
 /// Runs `facescan anonymize`.
-pub fn anonymize(
-    config: Config,
-    provenance: &Provenance,
-    args: AnonymizeArgs,
-) -> anyhow::Result<ExitCode> {
+pub fn anonymize(config: Config, args: AnonymizeArgs) -> anyhow::Result<ExitCode> {
     let step = Step::Anonymize {
         method: args.method,
         margin: args.margin,
         color: [0; 3],
     };
-    process(config, provenance, vec![step], &args.files)
+    process(config, vec![step], &args.files)
 }
 
-fn process(
-    config: Config,
-    provenance: &Provenance,
-    operations: Vec<Step>,
-    files: &Files,
-) -> anyhow::Result<ExitCode> {
+fn process(config: Config, operations: Vec<Step>, files: &Files) -> anyhow::Result<ExitCode> {
     let mut request = checked(ProcessRequest {
         operations,
         format: files.format,
         detection: files.detection.clone(),
         ..ProcessRequest::default()
     })?;
-    let failed = image_command::run(config, provenance, &files.paths, async |app| {
+    let failed = image_command::run(config, &files.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let plan = request.resolve(&app.config, thresholds, 0)?;
         process_all(app, files, &plan).await

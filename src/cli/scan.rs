@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat, Provenance};
+use facescan_config::{Config, DecodeMode, DetectionRequest, EmbeddingFormat};
 use facescan_fields::{FieldErrors, groups::checked};
 use facescan_pipeline::{
     context::RequestContext,
@@ -146,15 +146,10 @@ impl ScanArgs {
 ///
 /// # Errors
 /// Returns an error if the start fails or the output cannot be written. A failed image is a result and not an error.
-pub fn run(
-    config: Config,
-    provenance: &Provenance,
-    args: &ScanArgs,
-    kind: ScanKind,
-) -> anyhow::Result<ExitCode> {
+pub fn run(config: Config, args: &ScanArgs, kind: ScanKind) -> anyhow::Result<ExitCode> {
     let mut request = args.request()?;
     let config = config.without_encoder();
-    let failed = run_storing_if(args.store, config, provenance, &args.paths, async |app| {
+    let failed = run_storing_if(args.store, config, &args.paths, async |app| {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let options = request.resolve(kind, &app.config, thresholds)?;
         if options.storage.store {

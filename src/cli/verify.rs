@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Args;
-use facescan_config::{Config, DetSize, DetectionRequest, Provenance};
+use facescan_config::{Config, DetSize, DetectionRequest};
 use facescan_fields::groups::checked;
 use facescan_pipeline::{context::RequestContext, core::scan::Scan};
 use facescan_recognition::{
@@ -49,7 +49,7 @@ pub struct VerifyArgs {
 }
 
 /// Compares the faces and prints the result as JSON.
-pub fn run(config: Config, provenance: &Provenance, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+pub fn run(config: Config, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let paths = [args.a.clone(), args.b.clone()];
     for path in &paths {
         anyhow::ensure!(
@@ -58,7 +58,7 @@ pub fn run(config: Config, provenance: &Provenance, args: &VerifyArgs) -> anyhow
             path.display()
         );
     }
-    let verified = image_command::run(config, provenance, &paths, async |app| {
+    let verified = image_command::run(config, &paths, async |app| {
         compare_files(app, &paths, args).await
     })?;
     println!("{}", serde_json::to_string_pretty(&verified)?);
