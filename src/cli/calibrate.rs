@@ -9,13 +9,13 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use comfy_table::{Table, presets::NOTHING};
 use facescan_config::Config;
 use facescan_fields::groups::checked;
 use facescan_imaging::precision::NumericPrecision;
 use facescan_pipeline::core::{image_file::hex, scan::Scan};
 use facescan_recognition::{
-    calibration::{Calibration, CalibrationSet, OperatingPoint, measure::measure},
+    calibration::{Calibration, CalibrationSet, measure::measure},
     verify::{FaceChoice, FaceVector, VerifyPlan, VerifyRequest},
 };
 use sha2::{Digest, Sha256};
@@ -137,36 +137,26 @@ impl Faces {
 
 fn table(calibration: &Calibration) -> Table {
     let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header([
-            "FAR",
-            "interval",
-            "threshold",
-            "interval",
-            "TAR",
-            "interval",
-        ]);
+    table.load_style(NOTHING).set_header([
+        "FAR",
+        "interval",
+        "threshold",
+        "interval",
+        "TAR",
+        "interval",
+    ]);
     for point in &calibration.points {
-        let OperatingPoint {
-            far,
-            far_low,
-            far_high,
-            threshold,
-            threshold_low,
-            threshold_high,
-            tar,
-            tar_low,
-            tar_high,
-        } = point;
         table.add_row([
-            format!("{far}"),
-            format!("{far_low:.2e} to {far_high:.2e}"),
-            format!("{threshold:.3}"),
-            format!("{threshold_low:.3} to {threshold_high:.3}"),
-            format!("{:.2} %", tar * 100.0),
-            format!("{:.2} to {:.2} %", tar_low * 100.0, tar_high * 100.0),
+            point.far.to_string(),
+            format!("{:.2e} to {:.2e}", point.far_low, point.far_high),
+            format!("{:.3}", point.threshold),
+            format!("{:.3} to {:.3}", point.threshold_low, point.threshold_high),
+            format!("{:.2} %", point.tar * 100.0),
+            format!(
+                "{:.2} to {:.2} %",
+                point.tar_low * 100.0,
+                point.tar_high * 100.0
+            ),
         ]);
     }
     table
