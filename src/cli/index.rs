@@ -38,25 +38,18 @@ pub enum IndexCommand {
     Purge,
 }
 
-/// The index of the settings, and its database.
-struct Opened {
-    store: Store,
-    index: Arc<dyn FaceIndex>,
-}
-
 /// Runs a command.
 pub fn run(config: &Config, command: &IndexCommand) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
         let store = open_database(config).await?;
         let pool = CpuPool::new(NonZeroUsize::MIN).context("starting a thread")?;
         let index = open_face_index(config, &store, &Arc::new(pool)).await?;
-        let opened = Opened { store, index };
         match command {
-            IndexCommand::Status => opened.status().await?,
-            IndexCommand::Rebuild { collections } => opened.rebuild(collections).await?,
-            IndexCommand::Purge => opened.purge().await?,
+            IndexCommand::Status => status(&store, &*index).await?,
+            IndexCommand::Rebuild { collections } => rebuild(&store, &*index, collections).await?,
+            IndexCommand::Purge => purge(&store, &*index).await?,
         }
-        opened.store.close().await;
+        store.close().await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -74,50 +67,48 @@ struct Status {
     index: IndexContents,
 }
 
-impl Opened {
-    async fn status(&self) -> anyhow::Result<()> {
-        let mut statuses = Vec::new();
-        for position in self.store.index_positions().await? {
-            statuses.push(Status {
-                index: self.index.contents(&position).await?,
-                collection: position.collection_id,
-                vector_space: position.vector_space,
-                dim: position.dim,
-                faces: position.enrolled,
-                changes: position.position,
-            });
-        }
-        Ok(print(&statuses)?)
+async fn status(store: &Store, index: &dyn FaceIndex) -> anyhow::Result<()> {
+    let mut statuses = Vec::new();
+    for position in store.index_positions().await? {
+        statuses.push(Status {
+            index: index.contents(&position).await?,
+            collection: position.collection_id,
+            vector_space: position.vector_space,
+            dim: position.dim,
+            faces: position.enrolled,
+            changes: position.position,
+        });
     }
+    Ok(print(&statuses)?)
+}
 
-    async fn rebuild(&self, collections: &[Uuid]) -> anyhow::Result<()> {
-        ensure!(
-            self.index.kind() != IndexKind::Exact,
-            "recognition.index is exact, which each server builds in its memory when it starts; restart the servers"
+async fn rebuild(store: &Store, index: &dyn FaceIndex, collections: &[Uuid]) -> anyhow::Result<()> {
+    ensure!(
+        index.kind() != IndexKind::Exact,
+        "recognition.index is exact, which each server builds in its memory when it starts; restart the servers"
+    );
+    let all = store.index_positions().await?;
+    for position in chosen(&all, collections)? {
+        index.rebuild(position).await?;
+        let id = position.collection_id;
+        writeln!(io::stdout(), "{id}: rebuilt, {} faces", position.enrolled)?;
+    }
+    Ok(())
+}
+
+async fn purge(store: &Store, index: &dyn FaceIndex) -> anyhow::Result<()> {
+    let now = SystemClock::start().now();
+    if !store.rewrite_erased(now).await? {
+        bail!(
+            "other connections use the database, so its files were not purged; try again when less is going on"
         );
-        let all = self.store.index_positions().await?;
-        for position in chosen(&all, collections)? {
-            self.index.rebuild(position).await?;
-            let id = position.collection_id;
-            writeln!(io::stdout(), "{id}: rebuilt, {} faces", position.enrolled)?;
-        }
-        Ok(())
     }
-
-    async fn purge(&self) -> anyhow::Result<()> {
-        let now = SystemClock::start().now();
-        if !self.store.rewrite_erased(now).await? {
-            bail!(
-                "other connections use the database, so its files were not purged; try again when less is going on"
-            );
-        }
-        writeln!(io::stdout(), "the files of the database are purged")?;
-        if self.index.kind() != IndexKind::Exact {
-            self.index.purge().await?;
-            writeln!(io::stdout(), "the files of the index are purged")?;
-        }
-        Ok(())
+    writeln!(io::stdout(), "the files of the database are purged")?;
+    if index.kind() != IndexKind::Exact {
+        index.purge().await?;
+        writeln!(io::stdout(), "the files of the index are purged")?;
     }
+    Ok(())
 }
 
 /// Returns the collections with these ids, or all.
