@@ -11,7 +11,7 @@ mod version;
 
 use std::{io, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, http::Version};
 use facescan_telemetry::metrics::Metrics;
 use hyper::service::{Service, service_fn};
 use hyper_util::{
@@ -34,7 +34,6 @@ use self::{
     reading::StreamExecutor,
     slots::{ConnectionSlots, OpenConnection},
     tls::Tls,
-    version::HttpVersion,
 };
 
 /// The pause after the listener cannot accept a connection, for example because no file descriptor is left.
@@ -195,7 +194,7 @@ impl Connections {
         }
     }
 
-    async fn serve_http<S>(&self, stream: S, version: HttpVersion, open: &Arc<OpenConnection>)
+    async fn serve_http<S>(&self, stream: S, version: Version, open: &Arc<OpenConnection>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -205,8 +204,8 @@ impl Connections {
             async move { response.await.map(reading::watch) }
         });
         let builder = match version {
-            HttpVersion::Http1 => self.builder.clone().http1_only(),
-            HttpVersion::Http2 => self.builder.clone().http2_only(),
+            Version::HTTP_2 => self.builder.clone().http2_only(),
+            _ => self.builder.clone().http1_only(),
         };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);

@@ -87,7 +87,7 @@ async fn a_preface_that_arrives_in_parts_begins_http2() {
     let version = tokio::spawn(async move { version::from_first_bytes(&server).await });
     tokio::task::yield_now().await;
     client.write_all(b"\r\nSM\r\n\r\n").await.unwrap();
-    assert_eq!(version.await.unwrap().unwrap(), HttpVersion::Http2);
+    assert_eq!(version.await.unwrap().unwrap(), Version::HTTP_2);
 }
 
 #[tokio::test]

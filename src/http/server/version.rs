@@ -5,6 +5,7 @@
 
 use std::{io, time::Duration};
 
+use axum::http::Version;
 use tokio::{net::TcpStream, time::sleep};
 
 /// What an HTTP/2 connection begins with (RFC 9113, section 3.4).
@@ -13,33 +14,26 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The pause before the server looks for the rest of these bytes.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A version of HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HttpVersion {
-    Http1,
-    Http2,
-}
-
 /// Returns the version that the first bytes of a connection decide, and leaves the bytes there.
 ///
 /// # Errors
 /// Returns an error if the client closes the connection before.
-pub(super) async fn from_first_bytes(stream: &TcpStream) -> io::Result<HttpVersion> {
+pub(super) async fn from_first_bytes(stream: &TcpStream) -> io::Result<Version> {
     let mut first = [0; PREFACE.len()];
     loop {
         match stream.peek(&mut first).await? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count if first[..count] != PREFACE[..count] => return Ok(HttpVersion::Http1),
-            count if count == PREFACE.len() => return Ok(HttpVersion::Http2),
+            count if first[..count] != PREFACE[..count] => return Ok(Version::HTTP_11),
+            count if count == PREFACE.len() => return Ok(Version::HTTP_2),
             _ => sleep(PAUSE).await,
         }
     }
 }
 
 /// Returns the version that client and server agreed on in the TLS handshake.
-pub(super) fn from_protocol(protocol: Option<&[u8]>) -> HttpVersion {
+pub(super) fn from_protocol(protocol: Option<&[u8]>) -> Version {
     match protocol {
-        Some(b"h2") => HttpVersion::Http2,
-        _ => HttpVersion::Http1,
+        Some(b"h2") => Version::HTTP_2,
+        _ => Version::HTTP_11,
     }
 }
