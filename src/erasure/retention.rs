@@ -36,14 +36,11 @@ pub struct RetentionSweeper {
 }
 
 /// What one sweep has deleted for a tenant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expired {
-    /// Scans and images.
-    pub results: ExpiredResults,
-    /// Batches.
-    pub batches: u64,
-    /// Entries of the audit trail.
-    pub audit_entries: u64,
+#[derive(Default, PartialEq, Eq)]
+struct Expired {
+    results: ExpiredResults,
+    batches: u64,
+    audit_entries: u64,
 }
 
 impl RetentionSweeper {
@@ -71,10 +68,7 @@ impl RetentionSweeper {
     }
 
     /// Deletes the old data of a tenant, and records what was deleted.
-    ///
-    /// # Errors
-    /// Returns an error of the database.
-    pub async fn sweep_tenant(&self, tenant: &str) -> Result<Expired, StoreError> {
+    async fn sweep_tenant(&self, tenant: &str) -> Result<(), StoreError> {
         let times = self.config.retention.of(tenant);
         let now = self.clock.now();
         let mut expired = Expired::default();
@@ -87,10 +81,10 @@ impl RetentionSweeper {
         if let Some(before) = before(now, times.audit) {
             expired.audit_entries = self.expire_audit(tenant, before).await?;
         }
-        if expired != Expired::default() {
-            self.record(tenant, now, expired).await?;
+        if expired == Expired::default() {
+            return Ok(());
         }
-        Ok(expired)
+        self.record(tenant, now, expired).await
     }
 
     async fn expire_results(
