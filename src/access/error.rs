@@ -7,7 +7,7 @@ use facescan_pipeline::core::error::InvalidOption;
 use facescan_store::StoreError;
 use thiserror::Error;
 
-use super::{openid::JwksError, secret::NoRandomness};
+use super::openid::JwksError;
 
 /// Why a request is refused.
 #[derive(Debug, Error)]
@@ -59,8 +59,8 @@ pub enum KeyError {
     #[error(transparent)]
     Invalid(#[from] InvalidOption),
     /// The operating system gives no random bytes.
-    #[error(transparent)]
-    Randomness(#[from] NoRandomness),
+    #[error("no random bytes: {0}")]
+    Randomness(#[from] getrandom::Error),
     /// The database with the keys cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

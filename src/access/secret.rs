@@ -28,16 +28,11 @@ pub struct NewSecret {
     pub digest: [u8; 32],
 }
 
-/// The source of random bytes fails.
-#[derive(Debug, thiserror::Error)]
-#[error("no random bytes: {0}")]
-pub struct NoRandomness(#[from] getrandom::Error);
-
 /// Creates a key.
 ///
 /// # Errors
 /// Returns an error if the operating system gives no random bytes.
-pub fn generate() -> Result<NewSecret, NoRandomness> {
+pub fn generate() -> Result<NewSecret, getrandom::Error> {
     let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut secret)?;

@@ -402,7 +402,7 @@ impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::Invalid(error) => error.into(),
-            KeyError::Randomness(error) => Self::Internal(error.to_string()),
+            KeyError::Randomness(_) => Self::Internal(error.to_string()),
             KeyError::Store(error) => error.into(),
         }
     }
