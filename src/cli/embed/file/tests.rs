@@ -78,18 +78,9 @@ fn an_index_file_describes_the_rows_of_a_matrix() {
     let bytes = std::fs::read(&path).unwrap();
     let head = String::from_utf8_lossy(&bytes[..HEAD]);
     assert!(head.contains("'<f4'") && head.contains("(2, 2)"), "{head}");
-    let values: Vec<f32> = bytes[HEAD..]
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-        .collect();
-    assert_eq!(values, [0.6, 0.8, -1.0, 0.0]);
     let index = lines(&beside(&path));
-    let field = |name| -> Vec<Value> { index.iter().map(|line| line[name].clone()).collect() };
-    assert_eq!(field("row"), [0.into(), Value::Null, Value::Null, 1.into()]);
-    assert_eq!(
-        field("precision"),
-        ["bf16".into(), Value::Null, Value::Null, "bf16".into()]
-    );
+    let rows: Vec<&Value> = index.iter().map(|line| &line["row"]).collect();
+    assert_eq!(rows, [&json!(0), &Value::Null, &Value::Null, &json!(1)]);
 }
 
 #[test]
