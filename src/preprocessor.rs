@@ -19,7 +19,6 @@ use futures::{Stream, StreamExt};
 use tokio::io::AsyncReadExt;
 
 use crate::{app::App, http::error::entry_in_full};
-use facescan_inference::device::DeviceState;
 
 /// Where an image comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,12 +71,11 @@ async fn read_file(app: &App, path: &Path) -> Result<Bytes, ErrorEntry> {
 
 /// Turns images into rows by one plan, several images at a time. The rows keep the order of the sources.
 ///
-/// Loading, decoding and resizing of different images overlap. At most `loaders` images are processed at a time.
+/// Loading, decoding and resizing of different images overlap. At most `preprocess.num_workers` images are processed at a time.
 pub struct Preprocessor<'a> {
     app: &'a App,
     context: RequestContext,
     plan: PreprocessPlan,
-    loaders: usize,
 }
 
 /// The rows of a batch, in order.
@@ -108,30 +106,12 @@ impl<'a> Preprocessor<'a> {
             app,
             context: app.run_context(),
             plan,
-            loaders: app.config.preprocess.num_workers,
         })
-    }
-
-    /// Sets how many images are processed at a time, at least 1.
-    #[must_use]
-    pub fn with_loaders(self, loaders: usize) -> Self {
-        Self { loaders, ..self }
     }
 
     /// Returns the plan that every image goes through.
     pub fn plan(&self) -> &PreprocessPlan {
         &self.plan
-    }
-
-    /// Returns the device that the settings request and the device in use.
-    pub fn device(&self) -> DeviceState {
-        self.app.pipeline.preprocessing.assignment.state()
-    }
-
-    /// Returns the milliseconds that building the device's graphs and running them once took. Returns `None` on the
-    /// CPU.
-    pub fn warm_up_ms(&self) -> Option<f64> {
-        self.app.pipeline.preprocessing.warm_up_ms
     }
 
     /// Returns the rows in the order of the sources. Each item carries the value that came with its source, and a row
@@ -144,7 +124,7 @@ impl<'a> Preprocessor<'a> {
         runner.admit_each(
             &self.context,
             sources,
-            self.loaders,
+            self.app.config.preprocess.num_workers,
             async |(beside, source)| {
                 let row = async { self.row(&source?).await };
                 (beside, row.await)

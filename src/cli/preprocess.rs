@@ -137,6 +137,7 @@ struct Line<'a> {
 /// error.
 pub fn run(mut config: Config, args: &PreprocessArgs) -> anyhow::Result<ExitCode> {
     config.preprocess.strict |= args.strict;
+    config.preprocess.num_workers = args.num_workers.unwrap_or(config.preprocess.num_workers);
     let kind = Kind::from_path(&args.out)?;
     let request = checked(PreprocessRequest {
         height: args.height,
@@ -153,10 +154,6 @@ pub fn run(mut config: Config, args: &PreprocessArgs) -> anyhow::Result<ExitCode
     );
     image_command::run(config, &args.paths, async |app| {
         let preprocessor = Preprocessor::new(app, request)?;
-        let preprocessor = match args.num_workers {
-            Some(loaders) => preprocessor.with_loaders(loaders),
-            None => preprocessor,
-        };
         let (rows, failures) = write_all(app, args, &preprocessor, kind).await?;
         Ok(success_if(failures == 0 && rows > 0))
     })
@@ -169,7 +166,7 @@ async fn write_all(
     preprocessor: &Preprocessor<'_>,
     kind: Kind,
 ) -> anyhow::Result<(usize, usize)> {
-    let plan = preprocessor.plan();
+    let (plan, preprocessing) = (preprocessor.plan(), &app.pipeline.preprocessing);
     let began = Instant::now();
     let index_path = beside(&args.out);
     let mut index = BufWriter::new(create(&index_path)?);
@@ -216,9 +213,9 @@ async fn write_all(
         failures,
         index_path.display(),
         plan.preprocess.profile.name(),
-        preprocessor.device().active,
-        preprocessor
-            .warm_up_ms()
+        preprocessing.assignment.state().active,
+        preprocessing
+            .warm_up_ms
             .map(|ms| format!(", warm-up {ms:.0} ms"))
             .unwrap_or_default(),
         rows as f64 / seconds.max(f64::MIN_POSITIVE),

@@ -350,16 +350,15 @@ async fn the_library_accepts_files_and_bytes_and_reports_failures() {
     ]
     .concat();
     assert_eq!(floats(&batch.values), right);
-    assert_eq!(preprocessor.device().active, "cpu");
-    assert_eq!(preprocessor.warm_up_ms(), None);
+    let preprocessing = &app.app.pipeline.preprocessing;
+    assert_eq!(preprocessing.assignment.state().active, "cpu");
+    assert_eq!(preprocessing.warm_up_ms, None);
 
     let by_aspect = PreprocessRequest {
         mode: Some(Mode::ShortSide),
         ..PreprocessRequest::default()
     };
-    let by_aspect = Preprocessor::new(&app.app, by_aspect)
-        .unwrap()
-        .with_loaders(1);
+    let by_aspect = Preprocessor::new(&app.app, by_aspect).unwrap();
     let refused = by_aspect.batch(sources).await.unwrap_err();
     assert!(refused.to_string().contains("one tensor"), "{refused}");
 }
