@@ -173,30 +173,27 @@ impl Loader<'_> {
         cpu: &mut dyn Session,
     ) -> (Option<DeviceParts>, Assignment) {
         let asked = self.config.devices.requested(task);
-        self.assign(task, asked, |candidates, index| {
-            let precisions = subject.precisions;
-            self.on_device(
-                &subject.name,
-                (candidates, index),
-                precisions,
-                |placement| self.model_at(subject, placement, cpu),
-            )
+        let named = (subject.name.as_str(), subject.precisions);
+        self.assign(task, asked, named, |placement| {
+            self.model_at(subject, placement, cpu)
         })
     }
 
-    /// Prepares the device in `asked`, if there is one. `find` returns what runs on it, and its entry for reports.
+    /// Prepares the device in `asked`, if there is one. `prove` returns what runs at a placement, and its entry for reports.
     fn assign<T>(
         &self,
         task: DeviceTask,
         asked: Option<(Accelerator, u32)>,
-        find: impl FnOnce(&[Provider], u32) -> Result<(T, Active), String>,
+        (name, precisions): (&str, &[Precision]),
+        prove: impl FnMut(DevicePlacement) -> Result<(T, Active), String>,
     ) -> (Option<T>, Assignment) {
         let (requested, found) = match asked {
             None => ("cpu".to_owned(), Err(None)),
-            Some((backend, index)) => (
-                format!("{backend}:{index}"),
-                find(Provider::candidates(backend), index).map_err(Some),
-            ),
+            Some((backend, index)) => {
+                let candidates = (Provider::candidates(backend), index);
+                let found = self.on_device(name, candidates, precisions, prove);
+                (format!("{backend}:{index}"), found.map_err(Some))
+            }
         };
         let (parts, device) = match found {
             Ok((parts, active)) => (Some(parts), Ok(active)),

@@ -22,12 +22,10 @@ impl Loader<'_> {
         asked: Option<(Accelerator, u32)>,
         probe: HealthProbe,
     ) -> (ImageExecutor, Assignment) {
-        let (device, assignment) = self.assign(task, asked, |candidates, index| {
-            let name = task.name();
-            let precisions = &[Precision::Full];
-            self.on_device(name, (candidates, index), precisions, |placement| {
-                self.image_device_at(task, placement, &probe)
-            })
+        let precisions: &[Precision] = &[Precision::Full];
+        let named = (task.name(), precisions);
+        let (device, assignment) = self.assign(task, asked, named, |placement| {
+            self.image_device_at(task, placement, &probe)
         });
         let metrics = self.metrics.engine(task.name());
         let executor = ImageExecutor::new(device, Arc::clone(self.clock), metrics);
