@@ -294,8 +294,7 @@ fn erase_event(id: Uuid, target: &ErasureTarget, tenant: &str) -> AuditEvent {
 
 /// Returns the sha256 of a text in hex.
 fn digest_of(text: &str) -> String {
-    let digest: ContentHash = Sha256::digest(text).into();
-    hex(&digest)
+    hex(&Sha256::digest(text))
 }
 
 /// Returns the hashes of the images that an operation made.

@@ -9,10 +9,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_config::{OpenId as Settings, is_tenant, scope::Scopes};
-use facescan_pipeline::{
-    context::Principal,
-    core::image_file::{ContentHash, hex},
-};
+use facescan_pipeline::{context::Principal, core::image_file::hex};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -159,8 +156,7 @@ impl OpenId {
     fn key_id(&self, claims: &Map<String, Value>) -> String {
         let subject = claims.get("sub").and_then(Value::as_str);
         let subject = format!("{}|{}", self.issuer, subject.unwrap_or_default());
-        let digest: ContentHash = Sha256::digest(subject).into();
-        format!("openid-{}", &hex(&digest)[..16])
+        format!("openid-{}", &hex(&Sha256::digest(subject))[..16])
     }
 }
 
