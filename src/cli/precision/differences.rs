@@ -19,7 +19,6 @@ const LEVELS_A_UNIT: f64 = 127.5;
 pub struct Differences {
     counts: Vec<u64>,
     values: u64,
-    equal: u64,
     sum: f64,
     max: f64,
 }
@@ -46,7 +45,6 @@ impl Default for Differences {
         Self {
             counts: vec![0; LEVELS * STEPS + 1],
             values: 0,
-            equal: 0,
             sum: 0.0,
             max: 0.0,
         }
@@ -61,7 +59,6 @@ impl Differences {
             let at = ((apart * STEPS as f64).round() as usize).min(self.counts.len() - 1);
             self.counts[at] += 1;
             self.values += 1;
-            self.equal += u64::from(at == 0);
             self.sum += apart;
             self.max = self.max.max(apart);
         }
@@ -81,7 +78,7 @@ impl Differences {
             max_levels: self.max,
             mean_levels: mean,
             median_levels: median.unwrap_or(0) as f64 / STEPS as f64,
-            equal_share: self.equal as f64 / values,
+            equal_share: self.counts[0] as f64 / values,
             max_units: self.max / LEVELS_A_UNIT,
             mean_units: mean / LEVELS_A_UNIT,
         }

@@ -152,18 +152,13 @@ impl Span {
         let Some(now) = sample else {
             return;
         };
-        *span = Some(match *span {
-            Some(Self { before, peak, .. }) => Self {
-                before,
-                peak: peak.max(now),
-                after: now,
-            },
-            None => Self {
-                before: now,
-                peak: now,
-                after: now,
-            },
+        let span = span.get_or_insert(Self {
+            before: now,
+            peak: now,
+            after: now,
         });
+        span.peak = span.peak.max(now);
+        span.after = now;
     }
 }
 
