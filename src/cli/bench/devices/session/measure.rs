@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use anyhow::Context;
-use facescan_pipeline::core::error::PipelineError;
 use facescan_telemetry::metrics::resident_memory;
 
 use super::{Session, millis};
@@ -37,14 +36,14 @@ impl Session<'_> {
             work: &work,
             // Each batch continues where the last one ended, so that all items occur equally often.
             items: items.iter().cycle(),
-            outcomes: Outcomes::default(),
+            errors: BTreeMap::new(),
         };
         let before = self.report(operation);
         let mut warm_up = Vec::new();
         for _ in 0..self.args.warm_up.get() {
             warm_up.push(batches.time().await);
         }
-        let failed_in_warm_up = batches.outcomes.failed();
+        let failed_in_warm_up = batches.failed();
         let mut memory = Memory::default();
         let active = self.report(operation).map(|report| report.state.active);
         self.sample(&mut memory, active.as_deref());
@@ -57,18 +56,17 @@ impl Session<'_> {
             .report(operation)
             .context("the operation has no device state")?;
         let times = Times::from_times(times_ms);
-        let outcomes = batches.outcomes;
         let (timed, batch_size) = (times.times_ms.len(), self.args.batch_size.get());
-        let failed_when_timed = outcomes.failed() - failed_in_warm_up;
-        let succeeded = (timed * batch_size - failed_when_timed) as f64;
+        let (failed, run) = (batches.failed(), (timed + warm_up.len()) * batch_size);
+        let succeeded = (timed * batch_size - (failed - failed_in_warm_up)) as f64;
         Ok(Cell {
             reason: self.reason(&report),
             cpu_provider: report.cpu_provider.clone(),
-            distinct: items.len().min((timed + warm_up.len()) * batch_size),
+            distinct: items.len().min(run),
             batch_size,
             mean_throughput: succeeded / times.seconds().max(f64::MIN_POSITIVE),
-            success_rate: 1.0 - outcomes.failed() as f64 / outcomes.items.max(1) as f64,
-            errors: outcomes.errors,
+            success_rate: 1.0 - failed as f64 / run as f64,
+            errors: batches.errors,
             first_run_ms: warm_up.first().copied().unwrap_or_default(),
             warm_up_ms: warm_up.iter().sum(),
             device_rows: rows(&report) - before.as_ref().map_or(0, rows),
@@ -109,7 +107,8 @@ struct Batches<'a, I> {
     session: &'a Session<'a>,
     work: &'a Work,
     items: I,
-    outcomes: Outcomes,
+    /// The failures of all batches by error code.
+    errors: BTreeMap<&'static str, Failed>,
 }
 
 impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
@@ -120,24 +119,7 @@ impl<'a, I: Iterator<Item = &'a Item>> Batches<'a, I> {
         let begun = Instant::now();
         let outcomes = self.work.run(&self.session.app, items).await;
         let took = millis(begun.elapsed());
-        outcomes
-            .into_iter()
-            .for_each(|outcome| self.outcomes.add(outcome));
-        took
-    }
-}
-
-/// The outcomes of the items in all batches.
-#[derive(Default)]
-struct Outcomes {
-    items: usize,
-    errors: BTreeMap<&'static str, Failed>,
-}
-
-impl Outcomes {
-    fn add(&mut self, outcome: Result<(), PipelineError>) {
-        self.items += 1;
-        if let Err(error) = outcome {
+        for error in outcomes.into_iter().filter_map(Result::err) {
             let error = entry_in_full(error);
             let of_a_kind = self.errors.entry(error.code);
             let failed = of_a_kind.or_insert_with(|| Failed {
@@ -146,6 +128,7 @@ impl Outcomes {
             });
             failed.count += 1;
         }
+        took
     }
 
     fn failed(&self) -> usize {
