@@ -26,8 +26,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    app::{Reply, TestApp, image_file},
+    app::{Reply, TestApp, image_file, result_of},
     database::{Database, on_postgres},
+    values::assert_fields,
 };
 
 /// Returns a worker whose waits are as short as they can be.
@@ -126,18 +127,11 @@ async fn collect(app: &TestApp) {
         ],
     });
     let receipt = submit(app, &body).await;
-    assert_eq!(
-        (receipt["accepted"].as_u64(), receipt["duplicates"].as_u64()),
-        (Some(4), Some(1))
-    );
-    assert_eq!(receipt["refused"][0]["index"], 4);
-    assert_eq!(receipt["refused"][0]["error"]["code"], "missing_image");
+    assert_fields!(receipt, {"accepted": 4, "duplicates": 1});
+    assert_fields!(receipt["refused"][0], {"index": 4, "error": {"code": "missing_image"}});
     let id = id_of(&receipt);
     let queued = read(app, &id).await;
-    assert_eq!(
-        (&queued["state"], &queued["counts"]["queued"]),
-        (&"queued".into(), &4.into())
-    );
+    assert_fields!(queued, {"state": "queued", "counts": {"queued": 4}});
     assert_eq!(queued["options"]["det_size"], 640, "defaults are stored");
 
     process_all(app).await;
@@ -156,17 +150,11 @@ async fn collect(app: &TestApp) {
     assert_eq!(states(&listed), expected);
     assert_eq!(listed[2]["error"]["code"], "unsupported_media_type");
     // The result is that of the operation's own route, and it is stored.
-    let own = app
-        .post("/embed?max_faces=2", image_file("t1.jpg"))
-        .await
-        .result();
+    let own = result_of(app, "/embed?max_faces=2", "t1.jpg").await;
     assert_eq!(own["cached"], true);
     for (position, cached) in [(0, false), (3, true)] {
         let result = &listed[position]["result"];
-        assert_eq!(
-            (&result["faces"], &result["image_id"]),
-            (&own["faces"], &own["image_id"])
-        );
+        assert_fields!(result, {"faces": own["faces"], "image_id": own["image_id"]});
         assert_eq!(
             (&result["cached"], &listed[position]["cached"]),
             (&cached.into(), &cached.into())
@@ -182,10 +170,7 @@ async fn collect(app: &TestApp) {
     let again = submit(app, &body).await;
     process_all(app).await;
     let again = read(app, &id_of(&again)).await;
-    assert_eq!(
-        (&again["state"], &again["counts"]["cached"]),
-        (&"done".into(), &3.into())
-    );
+    assert_fields!(again, {"state": "done", "counts": {"cached": 3}});
     let named = app.get("/batches?name=album&state=done").await.json();
     assert_eq!(named["results"].as_array().unwrap().len(), 2);
     let first = app.get("/batches?limit=1").await.json();

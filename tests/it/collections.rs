@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::support::{
     app::{Reply, TestApp, image_file},
     database::{Database, on_postgres, on_sqlite},
+    values::assert_fields,
 };
 
 /// The settings that allow collections.
@@ -157,16 +158,9 @@ async fn story(app: &TestApp, kind: &str) {
     let answer = search(app, &staff, image("obama3.jpg"), json!({"case": "door 7"})).await;
     assert_eq!(found(&answer), [id(&obama)]);
     assert_eq!(answer["decision"], "candidates_only");
-    assert_eq!(
-        (&answer["n_searched"], &answer["index"]["kind"]),
-        (&json!(3), &json!(kind))
-    );
-    assert_eq!(answer["index"]["exact"], json!(kind == "exact"));
+    assert_fields!(answer, {"n_searched": 3, "index": {"kind": kind, "exact": kind == "exact"}});
     let candidate = &answer["candidates"][0];
-    assert_eq!(
-        (&candidate["rank"], &candidate["external_id"]),
-        (&json!(1), &json!("44"))
-    );
+    assert_fields!(candidate, {"rank": 1, "external_id": "44"});
     assert!(candidate["similarity"].as_f64() > answer["threshold"].as_f64());
     assert!(candidate["far"]["value"].as_f64() <= answer["far"]["value"].as_f64());
     let strangers = answer["expected_false_matches"].as_f64().unwrap();
@@ -196,10 +190,7 @@ async fn story(app: &TestApp, kind: &str) {
         (&first["status"], &last["index"]),
         (&json!("ok"), &json!(2))
     );
-    assert_eq!(
-        (&unreadable["status"], &unreadable["error"]["code"]),
-        (&json!("error"), &json!("unsupported_media_type"))
-    );
+    assert_fields!(unreadable, {"status": "error", "error": {"code": "unsupported_media_type"}});
 
     let recorded = ok(
         app,
@@ -215,17 +206,11 @@ async fn story(app: &TestApp, kind: &str) {
     let next = format!("{staff}/searches?before={}", recorded["next"]);
     let older = ok(app, "GET", &next, Value::Null).await;
     let first = &older["results"][2]["details"];
-    assert_eq!(
-        (&first["case"], &first["searched"]),
-        (&json!("door 7"), &json!(3))
-    );
+    assert_fields!(first, {"case": "door 7", "searched": 3});
     assert_eq!(first["candidates"].as_array().unwrap().len(), 1);
 
     let read = ok(app, "GET", &staff, Value::Null).await;
-    assert_eq!(
-        (&read["subjects"], &read["enrollments"]),
-        (&json!(2), &json!(3))
-    );
+    assert_fields!(read, {"subjects": 2, "enrollments": 3});
     let uri = format!("{staff}/subjects?external_id=44");
     let listed = ok(app, "GET", &uri, Value::Null).await;
     assert_eq!(listed["results"][0]["metadata"], json!({"floor": 3}));
@@ -246,13 +231,7 @@ async fn story(app: &TestApp, kind: &str) {
     // Erased people are in no later response.
     let body = json!({"subject": id(&obama)});
     let report = ok(app, "POST", "/erasures", body).await;
-    assert_eq!(
-        (
-            &report["erased"]["subjects"],
-            &report["erased"]["enrollments"]
-        ),
-        (&json!(1), &json!(2))
-    );
+    assert_fields!(report["erased"], {"subjects": 1, "enrollments": 2});
     let answer = search(app, &staff, image("obama3.jpg"), json!({"threshold": -1})).await;
     assert_eq!(
         (found(&answer), &answer["n_searched"]),

@@ -425,8 +425,7 @@ fn the_printed_configuration_says_where_values_came_from_and_can_be_loaded() {
 
     let json = cli::config::render_json(&config, &provenance).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["server.port"]["value"], 9000);
-    assert_eq!(json["server.port"]["origin"], "env:FACESCAN__SERVER__PORT");
+    assert_fields!(json["server.port"], {"value": 9000, "origin": "env:FACESCAN__SERVER__PORT"});
     assert_eq!(json["devices.backend"]["value"], "auto");
 }
 

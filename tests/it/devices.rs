@@ -6,8 +6,9 @@ use image::RgbImage;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{Reply, TestApp, image_file, numbers, runtime_dir},
+    app::{Reply, TestApp, image_file, numbers, result_of, runtime_dir},
     cli::facescan,
+    values::assert_fields,
 };
 
 /// Requests CUDA for every operation. The ONNX Runtime that the tests load does not contain CUDA.
@@ -42,8 +43,7 @@ async fn a_missing_device_is_refused_with_a_reason_and_the_cpu_answers() {
     let (devices, _) = faces(&app, "").await;
     for operation in ["face_detection", "face_embedding"] {
         let state = &devices[operation];
-        assert_eq!(state["requested"], "cuda:0");
-        assert_eq!(state["active"], "cpu");
+        assert_fields!(state, {"requested": "cuda:0", "active": "cpu"});
         assert!(
             state["reason"].as_str().unwrap().contains("cuda:0"),
             "{state}"
@@ -73,8 +73,7 @@ async fn a_missing_device_is_refused_with_a_reason_and_the_cpu_answers() {
     assert!(!backend("cuda:0")["reason"].as_str().unwrap().is_empty());
     assert_eq!(backend("webgpu")["state"], "untried");
     let operation = &report["operations"]["quality_checks"];
-    assert_eq!(operation["toggle"], true);
-    assert_eq!(operation["active"], "cpu");
+    assert_fields!(operation, {"toggle": true, "active": "cpu"});
     assert!(report["devices"][0]["memory_total"].as_u64().unwrap() > 0);
 }
 
@@ -147,8 +146,7 @@ async fn faces_through(backend: &str, active: &str) {
 
     let report = app.get("/devices").await.json();
     let operation = &report["operations"]["face_embedding"];
-    assert_eq!(operation["health"]["state"], "up");
-    assert_eq!(operation["health"]["rows"], 6);
+    assert_fields!(operation["health"], {"state": "up", "rows": 6});
     assert_eq!(operation["health"]["fallbacks"], json!({}));
     let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
     let counted =
@@ -181,7 +179,7 @@ async fn whole_images_through(backend: &str, active: &str) {
     let enhance = "/enhance?store=false&upscale=2&contrast=true&sharpen=true&format=png";
     let alone = TestApp::start().await;
     let (_, on_cpu) = faces(&alone, "&second_det_size=320").await;
-    let image_on_cpu = alone.post(enhance, image_file("t1.jpg")).await.result();
+    let image_on_cpu = result_of(&alone, enhance, "t1.jpg").await;
     let app = TestApp::with(&[
         ("IMAGE_PROCESSING_GPU", "1"),
         ("IMAGE_ENHANCEMENT_GPU", "1"),
@@ -293,8 +291,7 @@ async fn the_cpu_can_run_models_with_another_execution_provider() {
     let report = app.get("/devices").await.json();
     for operation in ["face_detection", "face_embedding"] {
         let operation = &report["operations"][operation];
-        assert_eq!(operation["cpu_provider"], "openvino-cpu");
-        assert_eq!(operation["cpu_proof"]["used"], true);
+        assert_fields!(operation, {"cpu_provider": "openvino-cpu", "cpu_proof": {"used": true}});
     }
 }
 

@@ -13,8 +13,9 @@ use crate::{
     families::{fixture, sha256},
     forms::multipart,
     support::{
-        app::{TestApp, image_file, numbers, settings_for},
+        app::{TestApp, image_file, numbers, result_of, settings_for},
         cli::facescan,
+        values::assert_fields,
     },
 };
 
@@ -165,10 +166,7 @@ async fn an_image_embedding_is_the_pooled_tokens_of_its_row() {
 async fn layout_and_channel_order_follow_the_registry_entry() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "nhwc").await;
-    let result = app
-        .post("/embed?kind=image", image_file("t1.jpg"))
-        .await
-        .result();
+    let result = result_of(&app, "/embed?kind=image", "t1.jpg").await;
     let preprocess = Preprocess {
         profile: Profile::Pil,
         mode: Mode::CenterCrop,
@@ -230,8 +228,8 @@ async fn vectors_of_whole_images_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let app = app_with(folder.path(), "embeds").await;
     let uri = "/embed?kind=image&source=album";
-    let first = app.post(uri, image_file("t1.jpg")).await.result();
-    let again = app.post(uri, image_file("t1.jpg")).await.result();
+    let first = result_of(&app, uri, "t1.jpg").await;
+    let again = result_of(&app, uri, "t1.jpg").await;
     assert_eq!(
         (&first["cached"], &again["cached"]),
         (&false.into(), &true.into())
@@ -245,15 +243,12 @@ async fn vectors_of_whole_images_are_stored() {
     ] {
         assert_eq!(first[field], again[field], "{field}");
     }
-    let faces = app.post("/detect", image_file("t1.jpg")).await.result();
+    let faces = result_of(&app, "/detect", "t1.jpg").await;
     assert_eq!(faces["image_id"], first["image_id"]);
     let stored = format!("/images/{}", first["image_id"].as_str().unwrap());
     let image = app.get(&stored).await.json();
     let scan = &image["scans"][0];
-    assert_eq!(
-        (&scan["operation"], &scan["faces"]),
-        (&"embed_image".into(), &json!([]))
-    );
+    assert_fields!(scan, {"operation": "embed_image", "faces": []});
     assert_eq!(scan["embedding"], first["embedding"]);
     assert_eq!(image["sources"][0]["source"], "album");
 
@@ -270,10 +265,10 @@ async fn vectors_of_whole_images_are_stored() {
         (&items[0]["cached"], &items[1]["cached"]),
         (&true.into(), &false.into())
     );
-    let other = app.post(uri, image_file("obama.jpg")).await.result();
+    let other = result_of(&app, uri, "obama.jpg").await;
     assert_eq!(items[1]["result"]["embedding"], other["embedding"]);
     assert_eq!(app.delete(&stored).await.status, StatusCode::NO_CONTENT);
-    let new = app.post(uri, image_file("t1.jpg")).await.result();
+    let new = result_of(&app, uri, "t1.jpg").await;
     assert_eq!(new["cached"], false, "an erased vector is not returned");
 }
 

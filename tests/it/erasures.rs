@@ -15,6 +15,7 @@ use crate::{
     support::{
         app::{TestApp, image_file, numbers},
         database::{Database, on_postgres},
+        values::assert_fields,
     },
 };
 
@@ -127,16 +128,10 @@ async fn by_source(app: &TestApp) {
     let listed = items(app, &batch, "").await;
     for index in [0, 3] {
         let item = &listed[index];
-        assert_eq!(
-            (&item["state"], &item["error"]["code"], &item["id"]),
-            (&"cancelled".into(), &"erased".into(), &Value::Null)
-        );
+        assert_fields!(item, {"state": "cancelled", "error": {"code": "erased"}, "id": null});
     }
     let counts = &read(app, &batch).await["counts"];
-    assert_eq!(
-        (&counts["queued"], &counts["cancelled"]),
-        (&2.into(), &2.into())
-    );
+    assert_fields!(counts, {"queued": 2, "cancelled": 2});
     process_all(app).await;
     let reply = post_json(app, &format!("/batches/{batch}/close"), &json!({})).await;
     assert_eq!(reply.json()["state"], "done");
@@ -197,9 +192,7 @@ async fn by_image(app: &TestApp) {
     assert!(!is_stored(app, image).await);
     assert_eq!(files_of(app, &batch), Vec::<String>::new());
     let listed = items(app, &other, "").await;
-    assert_eq!(listed[0]["state"], "ok");
-    assert_eq!(listed[0]["error"]["code"], "erased");
-    assert_eq!(listed[0]["result"], Value::Null);
+    assert_fields!(listed[0], {"state": "ok", "error": {"code": "erased"}, "result": null});
     assert!(listed[1]["result"].is_object());
     let gone = post_json(app, "/erasures", &json!({"image": image})).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
@@ -219,22 +212,13 @@ async fn under_a_lease(app: &TestApp) {
     let report = erase(app, json!({"source": "cam"})).await;
     assert_eq!(erased(&report), [0, 1, 1]);
     let counts = &read(app, &batch).await["counts"];
-    assert_eq!(
-        (&counts["queued"], &counts["running"]),
-        (&1.into(), &0.into())
-    );
+    assert_fields!(counts, {"queued": 1, "running": 0});
     worker.process_chunk(chunk, &CancellationToken::new()).await;
     let counts = &read(app, &batch).await["counts"];
-    assert_eq!(
-        (&counts["ok"], &counts["cancelled"]),
-        (&0.into(), &1.into())
-    );
+    assert_fields!(counts, {"ok": 0, "cancelled": 1});
     process_all(app).await;
     let counts = &read(app, &batch).await["counts"];
-    assert_eq!(
-        (&counts["ok"], &counts["cancelled"]),
-        (&1.into(), &1.into())
-    );
+    assert_fields!(counts, {"ok": 1, "cancelled": 1});
     let images = app.get("/images").await.json();
     assert_eq!(images["results"].as_array().unwrap().len(), 1);
     erase(app, json!({"batch": batch})).await;
@@ -251,10 +235,7 @@ async fn whole_batch(app: &TestApp) {
     let report = erase(app, json!({"batch": batch})).await;
     let counts = &report["erased"];
     assert_eq!(erased(&report)[..2], [2, 2]);
-    assert_eq!(
-        (&counts["batches"], &counts["scans"]),
-        (&1.into(), &2.into())
-    );
+    assert_fields!(counts, {"batches": 1, "scans": 2});
     assert!(counts["faces"].as_u64().unwrap() >= 7, "{counts}");
     assert_eq!(counts["vectors"], counts["faces"]);
     let reply = app.get(&format!("/batches/{batch}")).await;

@@ -6,7 +6,7 @@ use facescan::app::App;
 use facescan_config::{Config, Sources};
 use sha2::{Digest, Sha256};
 
-use crate::support::app::{TestApp, image_file, numbers, settings_for};
+use crate::support::app::{TestApp, image_file, numbers, result_of, settings_for};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -100,7 +100,7 @@ async fn scrfd_and_arcface_files_run_by_path() {
 #[tokio::test]
 async fn centerface_finds_the_same_faces_as_yunet() {
     let app = TestApp::with(&[("FACESCAN__MODELS__DETECTOR", "centerface")]).await;
-    let by_centerface = app.post("/detect", image_file("t1.jpg")).await.result();
+    let by_centerface = result_of(&app, "/detect", "t1.jpg").await;
     let by_yunet = TestApp::start()
         .await
         .post("/detect", image_file("t1.jpg"))

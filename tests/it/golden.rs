@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::app::{TestApp, image_file, numbers};
+use crate::support::app::{TestApp, numbers, result_of};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -101,7 +101,7 @@ async fn faces_and_vectors_without_padding_are_near_the_reference() {
 async fn assert_golden(app: &TestApp, pictures: &[(&str, &str)], tolerance: &Tolerance) {
     for &(key, file) in pictures {
         let expected = &golden().images[key];
-        let result = app.post("/embed", image_file(file)).await.result();
+        let result = result_of(app, "/embed", file).await;
         assert_eq!(result["image"]["sha256"], expected.sha256, "{file}");
         assert_eq!(
             [&result["image"]["width"], &result["image"]["height"]],
@@ -148,10 +148,7 @@ async fn cosines_between_faces_equal_the_reference() {
     let app = TestApp::start().await;
     let mut vectors = BTreeMap::new();
     for (key, file) in &PICTURES[1..] {
-        let result = app
-            .post("/embed?max_faces=1", image_file(file))
-            .await
-            .result();
+        let result = result_of(&app, "/embed?max_faces=1", file).await;
         vectors.insert(*key, numbers(&result["faces"][0]["embedding"]));
     }
     for (pair, cosines) in &golden().cosine {

@@ -23,6 +23,7 @@ use crate::{
     support::{
         app::{Reply, TestApp, image_file, runtime_dir},
         cli::facescan,
+        values::assert_fields,
     },
 };
 
@@ -87,10 +88,8 @@ async fn a_batch_keeps_the_other_images_in_order_if_one_fails() {
     assert_eq!(floats(values), right);
 
     let tree = three(&app, "", "application/json").await.json();
-    assert_eq!(tree["shape"], json!([2, 3, 224, 224]));
-    assert_eq!(tree["index"], json!([0, 2]));
-    assert_eq!(tree["errors"][0]["index"], 1);
-    assert_eq!(tree["errors"][0]["id"], "b");
+    assert_fields!(tree, {"shape": [2, 3, 224, 224], "index": [0, 2]});
+    assert_fields!(tree["errors"][0], {"index": 1, "id": "b"});
     assert_eq!(tree["errors"][0]["error"]["code"], "image_truncated");
     assert_eq!(tree["device"], json!({"requested": "cpu", "active": "cpu"}));
     let tensor = BASE64_STANDARD.decode(tree["tensor"].as_str().unwrap());
@@ -202,8 +201,7 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
     let asked = [("PREPROCESS_PLATFORM", "gpu"), ("GPU_BACKEND", "cuda")];
     let app = TestApp::with(&asked).await;
     let reply = three(&app, "", "application/json").await.json();
-    assert_eq!(reply["device"]["requested"], "cuda:0");
-    assert_eq!(reply["device"]["active"], "cpu");
+    assert_fields!(reply["device"], {"requested": "cuda:0", "active": "cpu"});
     assert!(
         reply["device"]["reason"]
             .as_str()
@@ -278,8 +276,7 @@ fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     let file = std::fs::read(&out).unwrap();
     let len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let head: Value = serde_json::from_slice(&file[8..8 + len]).unwrap();
-    assert_eq!(head["images"]["dtype"], "BF16");
-    assert_eq!(head["images"]["shape"], json!([1, 3, 224, 224]));
+    assert_fields!(head["images"], {"dtype": "BF16", "shape": [1, 3, 224, 224]});
     assert_eq!(
         head["images"]["data_offsets"],
         json!([0, file.len() - 8 - len])

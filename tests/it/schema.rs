@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     batches::{id_of, item, post_json, submit, worker},
     support::{
-        app::{TestApp, image_file},
+        app::{TestApp, image_file, result_of},
         cli::facescan,
         database::{Database, on_postgres, on_sqlite},
     },
@@ -71,9 +71,7 @@ async fn nothing_is_written_to_newer_tables(database: Database) {
 
     database.execute(DOWNGRADE).await;
     assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
-    app.post("/detect?store=true", image_file("t1.jpg"))
-        .await
-        .result();
+    result_of(&app, "/detect?store=true", "t1.jpg").await;
     assert_ne!(database.dump().await, before);
 }
 
@@ -156,9 +154,7 @@ fn refuse_commands(url: &str) {
 }
 
 async fn serve_what_writes_nothing(app: &TestApp, image: &str) {
-    app.post("/detect?store=false", image_file("t1.jpg"))
-        .await
-        .result();
+    result_of(app, "/detect?store=false", "t1.jpg").await;
     for uri in ["/images", &format!("/images/{image}"), "/batches"] {
         assert_eq!(app.get(uri).await.status, StatusCode::OK, "{uri}");
     }
@@ -207,9 +203,7 @@ async fn a_file_that_is_no_database_is_unavailable_and_readyz_says_why() {
     }
     let reason = app.get("/readyz").await.json()["reasons"][0].to_string();
     assert!(reason.contains("damaged"), "{reason}");
-    app.post("/detect?store=false", image_file("t1.jpg"))
-        .await
-        .result();
+    result_of(&app, "/detect?store=false", "t1.jpg").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use image::ImageFormat;
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, encoded, image_file, numbers};
+use crate::support::app::{TestApp, encoded, image_file, numbers, result_of};
 
 #[tokio::test]
 async fn the_openapi_document_matches_its_snapshot() {
@@ -146,10 +146,7 @@ async fn an_answer_names_models_devices_and_timings() {
 #[tokio::test]
 async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
     let app = TestApp::start().await;
-    let clear = app
-        .post("/quality?store=false&max_faces=1", image_file("obama.jpg"))
-        .await
-        .result();
+    let clear = result_of(&app, "/quality?store=false&max_faces=1", "obama.jpg").await;
     let face = &clear["faces"][0]["quality"];
     assert_eq!(face["acceptable"], true, "{face}");
     assert_eq!(face["measured_size"], serde_json::json!([112, 112]));
@@ -268,13 +265,7 @@ async fn a_small_image_can_be_searched_at_its_own_size() {
 async fn a_second_detection_size_finds_a_face_that_fills_the_image() {
     let app = TestApp::start().await;
     let portrait = image::load_from_memory(&image_file("biden.jpg")).unwrap();
-    let all = app
-        .post(
-            "/detect?store=false&second_det_size=320",
-            image_file("biden.jpg"),
-        )
-        .await
-        .result();
+    let all = result_of(&app, "/detect?store=false&second_det_size=320", "biden.jpg").await;
     assert_eq!(
         all["faces"].as_array().unwrap().len(),
         1,

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::Value;
 
 use crate::support::{
-    app::{TestApp, image_file},
+    app::{TestApp, image_file, result_of},
     chaos_proxy::ChaosProxy,
     database::on_postgres,
 };
@@ -22,18 +22,12 @@ fn faces(result: &Value) -> Vec<Value> {
 
 async fn scenario(app: &TestApp) {
     // The first request runs inference and stores everything.
-    let first = app
-        .post("/embed?source=album&quality=true", image_file("t1.jpg"))
-        .await
-        .result();
+    let first = result_of(app, "/embed?source=album&quality=true", "t1.jpg").await;
     assert_eq!(first["cached"], false);
     assert_eq!(faces(&first).len(), 6);
 
     // The same image from another source is answered from the store.
-    let again = app
-        .post("/embed?source=feed&quality=true", image_file("t1.jpg"))
-        .await
-        .result();
+    let again = result_of(app, "/embed?source=feed&quality=true", "t1.jpg").await;
     assert_eq!(again["cached"], true);
     assert_eq!(
         (&again["image_id"], &again["image"]),
@@ -42,41 +36,29 @@ async fn scenario(app: &TestApp) {
     assert_eq!(again["faces"], first["faces"]);
 
     // Other options and other operations on the same image are not answered from the store.
-    let fewer = app
-        .post("/embed?quality=true&max_faces=2", image_file("t1.jpg"))
-        .await
-        .result();
+    let fewer = result_of(app, "/embed?quality=true&max_faces=2", "t1.jpg").await;
     assert_eq!(
         (fewer["cached"].as_bool(), faces(&fewer).len()),
         (Some(false), 2)
     );
     assert_eq!(fewer["image_id"], first["image_id"]);
-    let uncached = app
-        .post("/embed?quality=true&cache=false", image_file("t1.jpg"))
-        .await
-        .result();
+    let uncached = result_of(app, "/embed?quality=true&cache=false", "t1.jpg").await;
     assert_eq!(uncached["cached"], false);
-    let unstored = app
-        .post("/detect?store=false", image_file("t1.jpg"))
-        .await
-        .result();
+    let unstored = result_of(app, "/detect?store=false", "t1.jpg").await;
     assert!(unstored.get("image_id").is_none() && unstored["faces"][0].get("face_id").is_none());
-    let graded = app.post("/quality", image_file("t1.jpg")).await.result();
+    let graded = result_of(app, "/quality", "t1.jpg").await;
     assert_eq!(
         graded["picture_quality"]["measured_size"],
         serde_json::json!([640, 443])
     );
-    let regraded = app.post("/quality", image_file("t1.jpg")).await.result();
+    let regraded = result_of(app, "/quality", "t1.jpg").await;
     assert_eq!(
         (&regraded["cached"], &regraded["picture_quality"]),
         (&Value::Bool(true), &graded["picture_quality"])
     );
 
     // A second image, and the list of images.
-    let other = app
-        .post("/embed?source=feed", image_file("obama.jpg"))
-        .await
-        .result();
+    let other = result_of(app, "/embed?source=feed", "obama.jpg").await;
     let page = app.get("/images?limit=1").await.json();
     assert_eq!(page["results"][0]["id"], other["image_id"], "newest first");
     let rest = app
@@ -138,10 +120,7 @@ async fn scenario(app: &TestApp) {
             "{scan}"
         );
     }
-    let rescanned = app
-        .post("/embed?quality=true", image_file("t1.jpg"))
-        .await
-        .result();
+    let rescanned = result_of(app, "/embed?quality=true", "t1.jpg").await;
     assert_eq!(
         (rescanned["cached"].as_bool(), faces(&rescanned).len()),
         (Some(false), 6)
@@ -155,10 +134,7 @@ async fn scenario(app: &TestApp) {
         app.get(&format!("/faces/{remaining}")).await.status,
         StatusCode::NOT_FOUND
     );
-    let fresh = app
-        .post("/embed?quality=true", image_file("t1.jpg"))
-        .await
-        .result();
+    let fresh = result_of(app, "/embed?quality=true", "t1.jpg").await;
     assert_eq!(fresh["cached"], false);
     assert_ne!(fresh["image_id"], first["image_id"]);
 }
@@ -191,17 +167,14 @@ async fn requests_without_storage_succeed_while_the_database_is_unreachable() {
         let uncached = app.post("/detect?cache=false", image_file("t1.jpg")).await;
         assert_eq!(uncached.code(), "store_unavailable");
         assert_eq!(app.get("/images").await.code(), "store_unavailable");
-        let unstored = app
-            .post("/detect?store=false", image_file("t1.jpg"))
-            .await
-            .result();
+        let unstored = result_of(&app, "/detect?store=false", "t1.jpg").await;
         assert_eq!(faces(&unstored).len(), 6);
         let held_back = app.get("/readyz").await;
         assert_eq!(held_back.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(text(&held_back.json()["reasons"][0]).contains("database"));
 
         proxy.restore();
-        let stored = app.post("/detect", image_file("t1.jpg")).await.result();
+        let stored = result_of(&app, "/detect", "t1.jpg").await;
         assert_eq!(
             stored["cached"], false,
             "nothing was written while the database was unreachable"

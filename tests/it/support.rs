@@ -9,4 +9,5 @@ pub mod nats;
 #[cfg(feature = "qdrant")]
 pub mod qdrant;
 pub mod silent;
+pub mod values;
 pub mod wire;

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::{
     forms::multipart,
     support::{
-        app::{Reply, TestApp, encoded, files, image_file, numbers, testdata},
+        app::{Reply, TestApp, encoded, files, image_file, numbers, result_of, testdata},
         cli::facescan,
         database::on_postgres,
+        values::assert_fields,
     },
 };
 
@@ -35,10 +36,7 @@ fn ok(reply: &Reply) -> Value {
 async fn faces_of_one_person_match_with_the_error_rate() {
     let app = TestApp::start().await;
     let same = ok(&verify(&app, image("obama.jpg"), image("obama2.jpg"), json!({})).await);
-    assert_eq!(
-        (&same["match"], &same["operation"]),
-        (&json!(true), &json!("verify"))
-    );
+    assert_fields!(same, {"match": true, "operation": "verify"});
     assert_eq!(
         same["models"]["embedder"]["vector_space"],
         same["vector_space"]
@@ -85,11 +83,7 @@ async fn a_threshold_decides_instead_of_a_rate() {
     )
     .await;
     let low = ok(&low);
-    assert_eq!(
-        (&low["match"], &low["threshold"]),
-        (&json!(true), &json!(-1.0))
-    );
-    assert_eq!(low["far"]["bound"], "at_least");
+    assert_fields!(low, {"match": true, "threshold": -1.0, "far": {"bound": "at_least"}});
     let high = verify(
         &app,
         image("obama.jpg"),
@@ -98,10 +92,7 @@ async fn a_threshold_decides_instead_of_a_rate() {
     )
     .await;
     let high = ok(&high);
-    assert_eq!(
-        (&high["match"], &high["far"]["bound"]),
-        (&json!(true), &json!("at_most"))
-    );
+    assert_fields!(high, {"match": true, "far": {"bound": "at_most"}});
     for (options, option) in [
         (json!({"far": 0.01, "threshold": 0.5}), "far"),
         (json!({"far": 0}), "far"),
@@ -125,7 +116,7 @@ async fn a_threshold_decides_instead_of_a_rate() {
 
 /// Compares an image with the face that was stored of it, and with its vector.
 async fn stored_faces(app: &TestApp) {
-    let scan = app.post("/embed", image_file("obama.jpg")).await.result();
+    let scan = result_of(app, "/embed", "obama.jpg").await;
     let face = &scan["faces"][0];
     let id = json!({"face_id": face["face_id"]});
     let answer = ok(&verify(app, id.clone(), image("obama2.jpg"), json!({})).await);
@@ -165,7 +156,7 @@ async fn stored_faces(app: &TestApp) {
     assert!(both["similarity"].as_f64().unwrap() > 0.9999);
 
     // A face without a vector, and one that was erased.
-    let found = app.post("/detect", image_file("biden.jpg")).await.result();
+    let found = result_of(app, "/detect", "biden.jpg").await;
     let without = json!({"face_id": found["faces"][0]["face_id"]});
     let refused = verify(app, without, id.clone(), json!({})).await;
     refused.assert_error(422, "no_vector");
@@ -191,7 +182,7 @@ async fn stored_faces_and_vectors_are_compared_on_postgres() {
 #[tokio::test]
 async fn a_form_has_images_or_ids() {
     let app = TestApp::start().await;
-    let face = app.post("/embed", image_file("obama.jpg")).await.result();
+    let face = result_of(&app, "/embed", "obama.jpg").await;
     let id = face["faces"][0]["face_id"].as_str().unwrap().to_owned();
     let send = async |parts: &[(&str, Option<&str>, &[u8])]| {
         let (media_type, body) = multipart(parts);
@@ -284,10 +275,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
     // A vector space without a table needs a threshold.
     let unknown = || vector("x", json!([1, 0]));
     let compared = ok(&verify(&app, unknown(), unknown(), json!({"threshold": 0.5})).await);
-    assert_eq!(
-        (&compared["far"], &compared["match"]),
-        (&Value::Null, &json!(true))
-    );
+    assert_fields!(compared, {"far": null, "match": true});
 }
 
 pub(crate) fn flat_png() -> Bytes {
@@ -298,7 +286,7 @@ pub(crate) fn flat_png() -> Bytes {
 #[tokio::test]
 async fn the_chosen_face_is_the_largest_or_the_central_one() {
     let app = TestApp::start().await;
-    let scan = app.post("/embed", image_file("t1.jpg")).await.result();
+    let scan = result_of(&app, "/embed", "t1.jpg").await;
     let faces = scan["faces"].as_array().unwrap();
     let (width, height) = (1280.0, 886.0);
     let from_center = |face: &Value| {
@@ -320,7 +308,7 @@ async fn the_chosen_face_is_the_largest_or_the_central_one() {
 #[tokio::test]
 async fn a_comparison_is_recorded() {
     let app = TestApp::with(&[("FACESCAN__AUDIT__LEVEL", "all")]).await;
-    let scan = app.post("/embed", image_file("obama.jpg")).await.result();
+    let scan = result_of(&app, "/embed", "obama.jpg").await;
     let id = scan["faces"][0]["face_id"].clone();
     ok(&verify(&app, json!({"face_id": id}), image("obama.jpg"), json!({})).await);
     let output = facescan(["audit", "export"])

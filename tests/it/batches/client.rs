@@ -10,6 +10,7 @@ use super::{process_all, read};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
+    values::assert_fields,
 };
 
 /// Runs the binary with the address of the server.
@@ -61,11 +62,7 @@ async fn a_folder_is_submitted_and_read_from_the_command_line() {
     let first = run(&server, &arguments).await;
     assert!(first.status.success(), "{first:?}");
     let batch = json(&first);
-    assert_eq!(
-        (&batch["accepted"], &batch["name"]),
-        (&2.into(), &"folder".into())
-    );
-    assert_eq!(batch["options"]["max_faces"], 1);
+    assert_fields!(batch, {"accepted": 2, "name": "folder", "options": {"max_faces": 1}});
     let id = batch["id"].as_str().unwrap().to_owned();
 
     // The command finds its batch again and has nothing to send.

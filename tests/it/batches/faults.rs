@@ -6,7 +6,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{id_of, item, items, post_json, process_all, read, state_and_ok, submit, worker};
-use crate::support::app::{TestApp, image_file};
+use crate::support::{
+    app::{TestApp, image_file},
+    values::assert_fields,
+};
 
 /// A chunk whose lease ended runs item by item, and no item is lost.
 #[tokio::test(flavor = "multi_thread")]
@@ -71,10 +74,7 @@ async fn an_image_that_kills_its_worker_is_dead_in_the_end() {
         process_all(&app).await;
     }
     let listed = items(&app, &id, "").await;
-    assert_eq!(
-        (&listed[0]["state"], &listed[0]["error"]["code"]),
-        (&"dead".into(), &"worker_died".into())
-    );
+    assert_fields!(listed[0], {"state": "dead", "error": {"code": "worker_died"}});
     assert_eq!(listed[1]["state"], "ok");
     // Another life.
     let retried = app
@@ -101,10 +101,7 @@ async fn a_stopped_worker_returns_its_chunk() {
     assert_eq!(read(&app, &id).await["counts"]["queued"], 1);
     process_all(&app).await;
     let listed = items(&app, &id, "").await;
-    assert_eq!(
-        (&listed[0]["state"], &listed[0]["attempts"]),
-        (&"ok".into(), &1.into())
-    );
+    assert_fields!(listed[0], {"state": "ok", "attempts": 1});
 }
 
 /// If the images cannot be written, the submission fails and can be sent again. If they cannot be read, the items wait.
@@ -126,10 +123,7 @@ async fn items_wait_for_the_store_of_images() {
     let stop = CancellationToken::new();
     worker(&app).process_chunk(chunk, &stop).await;
     let listed = items(&app, &id, "").await;
-    assert_eq!(
-        (&listed[0]["state"], &listed[0]["attempts"]),
-        (&"queued".into(), &0.into())
-    );
+    assert_fields!(listed[0], {"state": "queued", "attempts": 0});
     std::fs::remove_file(&payloads).unwrap();
     std::fs::rename(&away, &payloads).unwrap();
     process_all(&app).await;

@@ -4,7 +4,10 @@ use axum::http::StatusCode;
 use serde_json::json;
 
 use super::{id_of, item, items, process_all, read, stored_files, submit};
-use crate::support::app::{TestApp, image_file};
+use crate::support::{
+    app::{TestApp, result_of},
+    values::assert_fields,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn images_that_an_operation_makes_are_kept_with_the_batch() {
@@ -22,18 +25,8 @@ async fn images_that_an_operation_makes_are_kept_with_the_batch() {
     );
     process_all(&app).await;
     let done = read(&app, &id).await;
-    assert_eq!(
-        (
-            &done["state"],
-            &done["counts"]["ok"],
-            &done["counts"]["cached"]
-        ),
-        (&"done".into(), &3.into(), &2.into())
-    );
-    let own = app
-        .post("/enhance?format=png&upscale=1", image_file("t1.jpg"))
-        .await
-        .result();
+    assert_fields!(done, {"state": "done", "counts": {"ok": 3, "cached": 2}});
+    let own = result_of(&app, "/enhance?format=png&upscale=1", "t1.jpg").await;
     for item in items(&app, &id, "").await {
         assert_eq!(item["result"]["enhanced"], own["enhanced"]);
         assert_eq!(item["result"]["image"], own["image"]);

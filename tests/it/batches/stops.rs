@@ -16,6 +16,7 @@ use crate::support::{
     app::TestApp,
     database::{Database, on_postgres},
     silent::Silent,
+    values::assert_fields,
 };
 
 /// More than the work on a chunk may go on after its batch was cancelled, and a stall of the machine.
@@ -130,10 +131,7 @@ async fn an_item_that_takes_too_long_fails_and_its_neighbors_are_done() {
     assert_eq!(batch["state"], "done");
     let listed = items(&app, &id, "").await;
     for late in &listed[..3] {
-        assert_eq!(
-            (&late["state"], &late["error"]["code"]),
-            (&"dead".into(), &"deadline_exceeded".into())
-        );
+        assert_fields!(late, {"state": "dead", "error": {"code": "deadline_exceeded"}});
     }
     assert_eq!(listed[3]["state"], "ok", "{:?}", listed[3]);
 }

@@ -32,6 +32,7 @@ use crate::{
     support::{
         app::TestApp,
         database::{Database, on_postgres},
+        values::assert_fields,
     },
 };
 
@@ -121,10 +122,7 @@ async fn the_end_of_a_batch_is_told_once_and_signed() {
         verify(secret, headers, body);
         let message: Value = serde_json::from_slice(body).unwrap();
         assert_eq!(message["type"], "batch.done");
-        assert_eq!(
-            (&message["data"]["id"], &message["data"]["counts"]["ok"]),
-            (&receipt["id"], &1.into())
-        );
+        assert_fields!(message["data"], {"id": receipt["id"], "counts": {"ok": 1}});
     }
 
     // A cancelled batch is told to the standing webhook only.
@@ -240,10 +238,7 @@ async fn an_address_that_is_gone_is_switched_off_until_someone_enables_it() {
     let mut deliveries = deliveries(&app);
     assert_eq!(deliveries.send_due().await.unwrap(), 1);
     let listed = app.get("/webhooks").await.json()["results"][0].clone();
-    assert_eq!(
-        (&listed["state"], &listed["consecutive_failures"]),
-        (&"disabled".into(), &1.into())
-    );
+    assert_fields!(listed, {"state": "disabled", "consecutive_failures": 1});
     assert_eq!(
         listed["last_error"],
         "the server answered with the status 410"
@@ -347,10 +342,7 @@ async fn a_tenant_has_a_limited_number_of_webhooks_of_batches() {
         failing["host"],
         format!("127.0.0.1:{}", host.port().unwrap())
     );
-    assert_eq!(
-        (&failing["state"], &failing["consecutive_failures"]),
-        (&"enabled".into(), &1.into())
-    );
+    assert_fields!(failing, {"state": "enabled", "consecutive_failures": 1});
     assert_eq!(listed["results"], json!([]));
     assert_eq!(messages.lock().unwrap().len(), 1);
     // Without a webhook of its own, a batch is accepted, and its refusals leave no batch behind.

@@ -70,10 +70,7 @@ async fn story(app: &TestApp) {
         (&json!(false), &json!(true))
     );
     assert_eq!(again["result"], first["result"]);
-    assert_eq!(
-        (&flat["state"], &flat["error"]["code"]),
-        (&json!("error"), &json!("no_face"))
-    );
+    assert_fields!(flat, {"state": "error", "error": {"code": "no_face"}});
     // The result is that of a search in a request.
     let mut expected = search(app, &staff, image("obama2.jpg"), json!({})).await;
     expected["search_id"] = first["result"]["search_id"].clone();

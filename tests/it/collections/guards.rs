@@ -15,6 +15,7 @@ use super::{
 use crate::support::{
     app::{TestApp, image_file},
     database::{Database, on_sqlite},
+    values::assert_fields,
 };
 
 /// Returns a photograph at a width of 100 pixels.
@@ -70,10 +71,7 @@ async fn the_terms_of_a_collection_are_checked() {
         json!({"retention_days": 7, "far": 0.001}),
     )
     .await;
-    assert_eq!(
-        (&changed["retention_days"], &changed["far"]),
-        (&json!(7), &json!(0.001))
-    );
+    assert_fields!(changed, {"retention_days": 7, "far": 0.001});
     let (status, code, _) = refused(&app, "PATCH", &staff, json!({"purpose": "another"})).await;
     assert_eq!((status, code.as_str()), (422, "invalid_option"));
     create(&app, gallery("visitors")).await;
@@ -262,10 +260,7 @@ async fn consent_that_is_required_must_be_valid() {
     let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
     assert!(found(&answer).is_empty());
     let read = ok(&app, "GET", &staff, Value::Null).await;
-    assert_eq!(
-        (&read["subjects"], &read["enrollments"]),
-        (&json!(1), &json!(0))
-    );
+    assert_fields!(read, {"subjects": 1, "enrollments": 0});
 }
 
 /// A search is recorded at every level, and refused if it cannot be recorded.

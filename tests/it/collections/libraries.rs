@@ -8,6 +8,7 @@ use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
     database::{Database, on_postgres, on_sqlite},
+    values::assert_fields,
 };
 
 fn library(name: &str) -> Value {
@@ -85,15 +86,7 @@ async fn story(app: &TestApp) {
     assert_eq!((obamas.len(), biden.len(), group.len()), (3, 1, 6));
 
     let done = cluster(app, &archive, json!({})).await;
-    assert_eq!(
-        (
-            &done["faces"],
-            &done["people"],
-            &done["unassigned"],
-            &done["moved"]
-        ),
-        (&json!(10), &json!(1), &json!(7), &json!(0))
-    );
+    assert_fields!(done, {"faces": 10, "people": 1, "unassigned": 7, "moved": 0});
     let found = people(app, &archive).await;
     assert_eq!((found.len(), &found[0]["faces"]), (1, &json!(3)));
     let person = text(&found[0]["id"]);
@@ -122,15 +115,12 @@ async fn new_faces_join(app: &TestApp, archive: &str, person: &str) {
     let before = person_of(app, archive, &again[0]).await;
     assert_eq!(before, (None, false));
     let done = cluster(app, archive, json!({})).await;
-    assert_eq!((&done["people"], &done["moved"]), (&json!(1), &json!(0)));
+    assert_fields!(done, {"people": 1, "moved": 0});
     let after = person_of(app, archive, &again[0]).await;
     assert_eq!(after, (Some(person.to_owned()), false));
     let uri = format!("{archive}/people/{person}");
     let read = ok(app, "GET", &uri, Value::Null).await;
-    assert_eq!(
-        (&read["name"], &read["faces"]),
-        (&json!("the president"), &json!(4))
-    );
+    assert_fields!(read, {"name": "the president", "faces": 4});
     let uri = format!("{archive}/enrollments?person={person}");
     let of_person = ok(app, "GET", &uri, Value::Null).await;
     assert_eq!(of_person["results"].as_array().unwrap().len(), 4);
@@ -156,10 +146,7 @@ async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[
 
     let body = json!({"into": person, "people": [other]});
     let merged = ok(app, "POST", &format!("{archive}/people/merge"), body).await;
-    assert_eq!(
-        (&merged["name"], &merged["faces"]),
-        (&json!("the president"), &json!(3))
-    );
+    assert_fields!(merged, {"name": "the president", "faces": 3});
     assert_eq!(people(app, archive).await.len(), 1);
     let uri = format!("{archive}/people/{other}");
     assert_eq!(
@@ -392,10 +379,7 @@ async fn what_a_library_refuses() {
     let [only] = &listed["results"].as_array().unwrap()[..] else {
         panic!("{listed}");
     };
-    assert_eq!(
-        (&only["state"], &only["people"]),
-        (&json!("done"), &json!(0))
-    );
+    assert_fields!(only, {"state": "done", "people": 0});
 }
 
 /// A person in a suppression collection is not enrolled in a library.

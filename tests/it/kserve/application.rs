@@ -18,7 +18,7 @@ use super::{embedding, recorded_answer};
 use crate::{
     forms::multipart,
     support::{
-        app::{TestApp, image_file, numbers, settings_for},
+        app::{TestApp, image_file, numbers, result_of, settings_for},
         wire::{Reply, WireServer, first_line},
     },
 };
@@ -261,10 +261,7 @@ async fn a_non_finite_answer_affects_only_its_own_image() {
     let registry = registry(&folder, &server.url(), "");
     let app = TestApp::with(&settings(&registry)).await;
     Mood::set(&mood.is_confused, true);
-    let result = app
-        .post("/embed?kind=image&store=false", image_file("t1.jpg"))
-        .await
-        .result();
+    let result = result_of(&app, "/embed?kind=image&store=false", "t1.jpg").await;
     assert!(result.get("embedding").is_none(), "{result}");
     Mood::set(&mood.is_confused, false);
     embed_two(&app).await;

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     io::Cursor,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -10,7 +12,7 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, Request, StatusCode, header::CONTENT_TYPE},
+    http::{HeaderMap, Request, StatusCode},
     response::Response,
 };
 use bytes::Bytes;
@@ -29,6 +31,7 @@ use http_body_util::BodyExt;
 use image::{DynamicImage, ImageFormat};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
 use tower::ServiceExt;
 
 use super::database::Database;
@@ -143,6 +146,12 @@ impl TestApp {
         Self::over(data, Self::try_start(config).await.unwrap()).await
     }
 
+    /// Starts an application on a database.
+    pub async fn with_database(database: &Database, settings: &[(&str, &str)]) -> Self {
+        let url = database.url();
+        Self::with(&[&[("DATABASE_URL", url.as_str())][..], settings].concat()).await
+    }
+
     /// Starts an application that fetches URLs through `fetcher`.
     pub async fn fetching(settings: &[(&str, &str)], fetcher: Arc<dyn Fetcher>) -> Self {
         let (data, config) = Self::configured(settings);
@@ -198,6 +207,23 @@ impl TestApp {
         Parts::new(backend()).start(config).await
     }
 
+    /// Returns why an application does not start.
+    pub async fn refusal(settings: &[(&str, &str)]) -> String {
+        let (_data, config) = Self::configured(settings);
+        match Self::try_start(config).await {
+            Ok(_) => panic!("the application starts with {settings:?}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    /// Serves the application at a loopback address.
+    pub async fn serve(&self) -> SocketAddr {
+        let (listener, address) = listen().await;
+        let app = Arc::clone(&self.app);
+        tokio::spawn(http::serve(listener, None, app, std::future::pending()));
+        address
+    }
+
     /// Returns the SQLite database of an application with the default settings.
     pub fn database(&self) -> Database {
         let file = self.data_dir().join("facescan.sqlite");
@@ -233,22 +259,60 @@ impl TestApp {
 
     /// Posts a body of any type.
     pub async fn post_as(&self, uri: &str, media_type: &str, body: impl Into<Body>) -> Reply {
-        let request = Request::post(uri)
-            .header(CONTENT_TYPE, media_type)
-            .body(body.into())
-            .unwrap();
-        self.send(request).await
+        self.call("POST", uri, &[("content-type", media_type)], body)
+            .await
     }
 
     pub async fn get(&self, uri: &str) -> Reply {
-        self.send(Request::get(uri).body(Body::empty()).unwrap())
-            .await
+        self.call("GET", uri, &[], "").await
     }
 
     pub async fn delete(&self, uri: &str) -> Reply {
-        self.send(Request::delete(uri).body(Body::empty()).unwrap())
-            .await
+        self.call("DELETE", uri, &[], "").await
     }
+
+    /// Sends a request with headers.
+    pub async fn call(
+        &self,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Reply {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// Checks that the metrics have these texts.
+    #[track_caller]
+    pub fn assert_metrics(&self, texts: &[&str]) {
+        let metrics = self.app.metrics.text().unwrap();
+        for text in texts {
+            assert!(metrics.contains(text), "{text} in {metrics}");
+        }
+    }
+}
+
+/// Posts a picture as a raw body, and returns its result. The status must be 200.
+pub async fn result_of(app: &TestApp, uri: &str, picture: &str) -> Value {
+    app.post(uri, image_file(picture)).await.result()
+}
+
+/// Listens on a free loopback port.
+pub async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Serves routes at a loopback address.
+pub async fn serve(routes: Router) -> SocketAddr {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
 }
 
 /// A response with its whole body.
@@ -274,8 +338,14 @@ impl Reply {
     /// Checks the status and the code of an error.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
+        self.assert_error_of("the request", status, code);
+    }
+
+    /// Checks the status and the code of the error of one of several requests.
+    #[track_caller]
+    pub fn assert_error_of(&self, what: impl Display, status: u16, code: &str) {
         let found = (self.status.as_u16(), self.code());
-        assert_eq!(found, (status, code.to_owned()), "{:?}", self.body);
+        assert_eq!(found, (status, code.to_owned()), "{what}: {:?}", self.body);
     }
 
     /// Returns the code of an error.

@@ -184,6 +184,17 @@ where
     }
 }
 
+/// Runs a test on both databases.
+pub async fn on_both<F>(test: impl Fn(Database) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    println!("on SQLite");
+    on_sqlite(&test).await;
+    println!("on Postgres");
+    on_postgres(&test).await;
+}
+
 pub async fn execute(connection: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement))
         .execute(connection)
