@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     app::{Reply, TestApp, image_file, result_of},
-    database::{Database, on_postgres},
+    database::{Database, on_both},
     values::assert_fields,
 };
 
@@ -295,19 +295,10 @@ async fn watch(app: &TestApp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn batches_on_sqlite() {
-    story(&TestApp::with(&[("FACESCAN__BATCHES__CHUNK_SIZE", "3")]).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn batches_on_postgres() {
-    on_postgres(|database: Database| async move {
-        let url = database.url();
-        let settings = [
-            ("DATABASE_URL", url.as_str()),
-            ("FACESCAN__BATCHES__CHUNK_SIZE", "3"),
-        ];
-        let app = TestApp::with(&settings).await;
+async fn batches_on_both_databases() {
+    on_both(|database: Database| async move {
+        let chunks = ("FACESCAN__BATCHES__CHUNK_SIZE", "3");
+        let app = TestApp::with_database(&database, &[chunks]).await;
         story(&app).await;
         app.app.store.close().await;
     })

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     app::{Reply, TestApp, image_file},
-    database::{Database, on_postgres, on_sqlite},
+    database::{Database, on_both},
     values::assert_fields,
 };
 
@@ -112,20 +112,9 @@ fn id(uri: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_is_enrolled_found_and_erased_on_sqlite() {
-    on_sqlite(|database: Database| async move {
-        let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
-        story(&app, "exact").await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_person_is_enrolled_found_and_erased_on_postgres() {
-    on_postgres(|database: Database| async move {
-        let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
+async fn a_person_is_enrolled_found_and_erased() {
+    on_both(|database: Database| async move {
+        let app = TestApp::with_database(&database, &[ALLOWED, EVERY_THRESHOLD]).await;
         story(&app, "exact").await;
     })
     .await;

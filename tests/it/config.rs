@@ -13,6 +13,8 @@ use facescan_inference::{accelerator::Accelerator, device_task::DeviceTask};
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
+use crate::support::values::assert_fields;
+
 /// The layers of one test, in a temporary folder.
 struct Setup {
     folder: TempDir,

@@ -24,33 +24,29 @@ fn faces(result: &Value) -> &[Value] {
     result["faces"].as_array().unwrap()
 }
 
+/// Returns the results of an image in both modes.
+async fn full_and_fast(app: &TestApp, uri: &str, photo: &Bytes) -> (Value, Value) {
+    let full = app.post(uri, photo.clone()).await.result();
+    let fast = app.post(&format!("{uri}&decode=fast"), photo.clone()).await;
+    (full, fast.result())
+}
+
 /// Returns the face whose box is nearest, and the largest difference of a coordinate.
 fn nearest<'a>(face: &Value, others: &'a [Value]) -> (&'a Value, f32) {
-    let distance = |other: &Value| {
-        let (a, b) = (numbers(&face["bbox"]), numbers(&other["bbox"]));
-        a.iter()
-            .zip(b)
-            .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f32::max)
-    };
+    let distance = |other: &Value| difference(&numbers(&face["bbox"]), &numbers(&other["bbox"]));
     let distances = others.iter().map(|other| (other, distance(other)));
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
 }
 
-fn cosine(a: &Value, b: &Value) -> f32 {
-    let (a, b) = (numbers(&a["embedding"]), numbers(&b["embedding"]));
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+fn cosine_of(a: &Value, b: &Value) -> f32 {
+    cosine(&numbers(&a["embedding"]), &numbers(&b["embedding"]))
 }
 
 #[tokio::test]
 async fn the_same_faces_are_found_in_a_reduced_image() {
     let app = app_with_libjpeg_turbo().await;
     let photo = photo(3);
-    let full = app.post("/embed?store=false", photo.clone()).await.result();
-    let fast = app
-        .post("/embed?store=false&decode=fast", photo.clone())
-        .await
-        .result();
+    let (full, fast) = full_and_fast(&app, "/embed?store=false", &photo).await;
     let found = app
         .post("/detect?store=false&decode=fast", photo)
         .await
@@ -66,7 +62,7 @@ async fn the_same_faces_are_found_in_a_reduced_image() {
     }
     for face in faces(&fast) {
         let (other, _) = nearest(face, faces(&full));
-        let cosine = cosine(face, other);
+        let cosine = cosine_of(face, other);
         assert!(cosine > 0.97, "{cosine}");
     }
     assert_ne!(fast["faces"], full["faces"], "the image was reduced");
@@ -78,15 +74,11 @@ async fn small_faces_are_cut_out_of_the_image_in_full_size() {
     let app = app_with_libjpeg_turbo().await;
     let photo = photo(2);
     let uri = "/embed?store=false&det_size=320";
-    let full = app.post(uri, photo.clone()).await.result();
-    let fast = app
-        .post(&format!("{uri}&decode=fast"), photo)
-        .await
-        .result();
+    let (full, fast) = full_and_fast(&app, uri, &photo).await;
     assert_eq!(faces(&fast).len(), faces(&full).len());
     for face in faces(&fast) {
         // The detector finds rough landmarks of such small faces, and others in the reduced image.
-        let cosine = cosine(face, nearest(face, faces(&full)).0);
+        let cosine = cosine_of(face, nearest(face, faces(&full)).0);
         assert!(cosine > 0.75, "{cosine}");
     }
 }
@@ -94,15 +86,7 @@ async fn small_faces_are_cut_out_of_the_image_in_full_size() {
 #[tokio::test]
 async fn without_a_library_every_image_is_decoded_in_full() {
     let app = TestApp::start().await;
-    let photo = photo(2);
-    let full = app
-        .post("/detect?store=false", photo.clone())
-        .await
-        .result();
-    let fast = app
-        .post("/detect?store=false&decode=fast", photo)
-        .await
-        .result();
+    let (full, fast) = full_and_fast(&app, "/detect?store=false", &photo(2)).await;
     assert_eq!(fast, full);
 }
 
@@ -115,11 +99,7 @@ async fn results_that_need_all_pixels_do_not_depend_on_the_mode() {
         "/detect?store=false&crops=true",
         "/embed?store=false&quality=true",
     ] {
-        let full = app.post(uri, photo.clone()).await.result();
-        let fast = app
-            .post(&format!("{uri}&decode=fast"), photo.clone())
-            .await
-            .result();
+        let (full, fast) = full_and_fast(&app, uri, &photo).await;
         assert_eq!(full, fast, "{uri}");
     }
 }
@@ -167,7 +147,6 @@ async fn a_library_that_the_settings_name_must_exist() {
         "FACESCAN__RUNTIME__TURBOJPEG",
         "/nonexistent/libturbojpeg.so.0",
     )];
-    let (_data, config) = TestApp::configured(&named);
-    let error = TestApp::try_start(config).await.err().unwrap().to_string();
+    let error = TestApp::refusal(&named).await;
     assert!(error.contains("runtime.turbojpeg"), "{error}");
 }

@@ -13,7 +13,7 @@ use crate::{
     families::{fixture, sha256},
     forms::multipart,
     support::{
-        app::{TestApp, image_file, numbers, result_of, settings_for},
+        app::{TestApp, image_file, numbers, result_of},
         cli::facescan,
         values::assert_fields,
     },
@@ -313,15 +313,7 @@ async fn an_encoder_that_does_not_match_its_entry_stops_the_start() {
             ("FACESCAN__MODELS__REGISTRY", registry.as_str()),
             ("FACESCAN__MODELS__ENCODER", encoder),
         ];
-        let sources = facescan_config::Sources {
-            environment: settings_for(folder.path(), &settings),
-            ..Default::default()
-        };
-        let (config, _) = facescan_config::Config::load(&sources).unwrap();
-        let error = match TestApp::try_start(config).await {
-            Ok(_) => panic!("{encoder} was accepted"),
-            Err(error) => format!("{error:#}"),
-        };
+        let error = TestApp::refusal(&settings).await;
         assert!(
             error.contains(encoder) && error.contains(field),
             "{encoder}: {error}"

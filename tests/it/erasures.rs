@@ -26,17 +26,10 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_erasure_story_on_sqlite() {
+async fn the_erasure_story() {
     story(&TestApp::with(SETTINGS).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_erasure_story_on_postgres() {
     on_postgres(|database: Database| async move {
-        let url = database.url();
-        let mut settings = SETTINGS.to_vec();
-        settings.push(("DATABASE_URL", &url));
-        story(&TestApp::with(&settings).await).await;
+        story(&TestApp::with_database(&database, SETTINGS).await).await;
     })
     .await;
 }

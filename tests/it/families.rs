@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use facescan::app::App;
-use facescan_config::{Config, Sources};
 use sha2::{Digest, Sha256};
 
-use crate::support::app::{TestApp, image_file, numbers, result_of, settings_for};
+use crate::support::app::{TestApp, image_file, numbers, result_of};
 
 pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -150,15 +148,7 @@ async fn a_model_that_does_not_match_its_entry_stops_the_start() {
             _ => text.replacen(from, to, 1),
         };
         let settings = settings(&registry(folder.path(), spoil));
-        let sources = Sources {
-            environment: settings_for(folder.path(), &borrowed(&settings)),
-            ..Sources::default()
-        };
-        let (config, _) = Config::load(&sources).unwrap();
-        let error = match TestApp::try_start(config).await {
-            Ok(App { .. }) => panic!("{to} was accepted"),
-            Err(error) => format!("{error:#}"),
-        };
+        let error = TestApp::refusal(&borrowed(&settings)).await;
         assert!(
             error.contains("scrfd-64") || error.contains("arcface-tiny"),
             "{to}: {error}"
@@ -172,17 +162,9 @@ async fn a_license_without_commercial_use_stops_the_start_if_the_settings_say_so
     let folder = tempfile::tempdir().unwrap();
     let research = |text: String| text.replacen("commercial_use: true", "commercial_use: false", 1);
     let settings = settings(&registry(folder.path(), research));
-    let start = async |commercial_only| {
-        let mut settings = borrowed(&settings);
-        settings.push(("FACESCAN__MODELS__COMMERCIAL_ONLY", commercial_only));
-        let sources = Sources {
-            environment: settings_for(folder.path(), &settings),
-            ..Sources::default()
-        };
-        let (config, _) = Config::load(&sources).unwrap();
-        TestApp::try_start(config).await
-    };
-    assert!(start("false").await.is_ok());
-    let error = start("true").await.err().unwrap().to_string();
+    let mut settings = borrowed(&settings);
+    TestApp::with(&settings).await;
+    settings.push(("FACESCAN__MODELS__COMMERCIAL_ONLY", "true"));
+    let error = TestApp::refusal(&settings).await;
     assert!(error.contains("scrfd-64 (none) does not allow"), "{error}");
 }

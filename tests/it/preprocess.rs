@@ -224,8 +224,7 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
     strict.assert_error(503, "device_unavailable");
 
     let settings = [("JAX_PLATFORM", "tpu"), ("PREPROCESS_STRICT", "true")];
-    let (_data, config) = TestApp::configured(&settings);
-    let error = TestApp::try_start(config).await.err().unwrap().to_string();
+    let error = TestApp::refusal(&settings).await;
     assert!(
         error.contains("preprocess.platform: tpu is not available"),
         "{error}"

@@ -10,7 +10,7 @@ use crate::{
     support::{
         app::{TestApp, image_file, result_of},
         cli::facescan,
-        database::{Database, on_postgres, on_sqlite},
+        database::{Database, on_both, on_sqlite},
     },
 };
 
@@ -29,24 +29,17 @@ fn upgrade(database: &Database) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_to_a_newer_sqlite_file() {
-    on_sqlite(nothing_is_written_to_newer_tables).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_to_a_newer_postgres_database() {
-    on_postgres(nothing_is_written_to_newer_tables).await;
+async fn nothing_is_written_to_a_newer_database() {
+    on_both(nothing_is_written_to_newer_tables).await;
 }
 
 async fn nothing_is_written_to_newer_tables(database: Database) {
-    let url = database.url();
-    let app = TestApp::with(&[
-        ("DATABASE_URL", &url),
+    let settings = [
         ("FACESCAN__RETENTION__RESULTS_DAYS", "1"),
         ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
         ("FACESCAN__RETENTION__PURGE_MINUTES", "0"),
-    ])
-    .await;
+    ];
+    let app = TestApp::with_database(&database, &settings).await;
     let erased = stored_image(&app).await;
     app.delete(&format!("/images/{erased}")).await;
     let image = stored_image(&app).await;
@@ -60,7 +53,7 @@ async fn nothing_is_written_to_newer_tables(database: Database) {
     let before = database.dump().await;
     refuse_requests_that_write(&app, &image, &id_of(&open)).await;
     run_background_work_once(&app).await;
-    refuse_commands(&url);
+    refuse_commands(&database.url());
     assert_eq!(database.dump().await, before);
 
     let ready = app.get("/readyz").await;
@@ -161,17 +154,12 @@ async fn serve_what_writes_nothing(app: &TestApp, image: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_column_that_another_version_removed_is_named_as_such_on_sqlite() {
-    on_sqlite(name_removed_columns).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_column_that_another_version_removed_is_named_as_such_on_postgres() {
-    on_postgres(name_removed_columns).await;
+async fn a_column_that_another_version_removed_is_named_as_such() {
+    on_both(name_removed_columns).await;
 }
 
 async fn name_removed_columns(database: Database) {
-    let app = TestApp::with(&[("DATABASE_URL", &database.url())]).await;
+    let app = TestApp::with_database(&database, &[]).await;
     database.execute(&upgrade(&database)).await;
     database
         .execute("ALTER TABLE images RENAME COLUMN format TO codec")
@@ -209,7 +197,7 @@ async fn a_file_that_is_no_database_is_unavailable_and_readyz_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_an_older_version_are_not_written_before_they_are_upgraded() {
     on_sqlite(async |database: Database| {
-        let app = TestApp::with(&[("DATABASE_URL", &database.url())]).await;
+        let app = TestApp::with_database(&database, &[]).await;
         database
             .execute("DELETE FROM _sqlx_migrations WHERE version = 1")
             .await;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::support::{
     app::{TestApp, image_file, result_of},
     chaos_proxy::ChaosProxy,
-    database::on_postgres,
+    database::{Database, on_both, on_postgres},
 };
 
 fn text(value: &Value) -> String {
@@ -139,17 +139,9 @@ async fn scenario(app: &TestApp) {
     assert_ne!(fresh["image_id"], first["image_id"]);
 }
 
-#[tokio::test]
-async fn results_are_stored_found_listed_and_erased_in_sqlite() {
-    scenario(&TestApp::start().await).await;
-}
-
-#[tokio::test]
-async fn results_are_stored_found_listed_and_erased_in_postgres() {
-    on_postgres(async |database| {
-        scenario(&TestApp::with(&[("DATABASE_URL", &database.url())]).await).await;
-    })
-    .await;
+#[tokio::test(flavor = "multi_thread")]
+async fn results_are_stored_found_listed_and_erased() {
+    on_both(async |database| scenario(&TestApp::with_database(&database, &[]).await).await).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::{
     support::{
         app::{Reply, TestApp, encoded, files, image_file, numbers, result_of, testdata},
         cli::facescan,
-        database::on_postgres,
+        database::on_both,
         values::assert_fields,
     },
 };
@@ -166,17 +166,10 @@ async fn stored_faces(app: &TestApp) {
     gone.assert_error(404, "not_found");
 }
 
-#[tokio::test]
-async fn stored_faces_and_vectors_are_compared_on_sqlite() {
-    stored_faces(&TestApp::start().await).await;
-}
-
-#[tokio::test]
-async fn stored_faces_and_vectors_are_compared_on_postgres() {
-    on_postgres(async |database| {
-        stored_faces(&TestApp::with(&[("DATABASE_URL", &database.url())]).await).await;
-    })
-    .await;
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_faces_and_vectors_are_compared() {
+    on_both(async |database| stored_faces(&TestApp::with_database(&database, &[]).await).await)
+        .await;
 }
 
 #[tokio::test]

@@ -205,10 +205,6 @@ async fn an_issuer_that_is_away_is_named_and_known_keys_still_work() {
 #[tokio::test]
 async fn an_issuer_without_an_audience_stops_the_start() {
     let settings = [("FACESCAN__OPENID__ISSUER", "https://issuer.example.com")];
-    let (_data, config) = TestApp::configured(&settings);
-    let refused = TestApp::try_start(config).await.err().unwrap();
-    assert!(
-        refused.to_string().contains("openid.audience"),
-        "{refused:#}"
-    );
+    let refused = TestApp::refusal(&settings).await;
+    assert!(refused.contains("openid.audience"), "{refused}");
 }

@@ -10,7 +10,7 @@ use super::{key, locked, send};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
-    database::{Database, on_postgres, on_sqlite},
+    database::{Database, on_both},
     values::assert_fields,
 };
 
@@ -28,22 +28,13 @@ fn actions(entries: &[AuditEntry]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_requests_are_recorded_without_filling_the_trail_on_sqlite() {
-    on_sqlite(refused_requests).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn refused_requests_are_recorded_without_filling_the_trail_on_postgres() {
-    on_postgres(refused_requests).await;
+async fn refused_requests_are_recorded_without_filling_the_trail() {
+    on_both(refused_requests).await;
 }
 
 async fn refused_requests(database: Database) {
-    let url = database.url();
-    let settings = [
-        ("DATABASE_URL", url.as_str()),
-        ("FACESCAN__ACCESS__MODE", "required"),
-    ];
-    let app = TestApp::with(&settings).await;
+    let locked = ("FACESCAN__ACCESS__MODE", "required");
+    let app = TestApp::with_database(&database, &[locked]).await;
     let reads = key(&app, "alice", &[Scope::Read]).await;
     for number in 0..300 {
         let wrong = format!("fsk_{number:016x}_wrong");

@@ -425,12 +425,7 @@ async fn hear_beside_silence(app: &TestApp, senders: usize) {
 async fn silent_addresses_of_one_tenant_do_not_delay_the_messages_of_others() {
     hear_beside_silence(&TestApp::start().await, 1).await;
     on_postgres(|database: Database| async move {
-        let settings = [("DATABASE_URL", database.url())];
-        let settings: Vec<_> = settings
-            .iter()
-            .map(|(name, url)| (*name, url.as_str()))
-            .collect();
-        hear_beside_silence(&TestApp::with(&settings).await, 2).await;
+        hear_beside_silence(&TestApp::with_database(&database, &[]).await, 2).await;
     })
     .await;
 }

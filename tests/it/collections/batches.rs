@@ -25,19 +25,9 @@ async fn enrolled(app: &TestApp, collection: &str, external_id: &str, photograph
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_searches_on_sqlite() {
-    on_sqlite(|database: Database| async move {
-        let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_searches_on_postgres() {
-    on_postgres(|database: Database| async move {
-        let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+async fn a_batch_searches() {
+    on_both(|database: Database| async move {
+        story(&TestApp::with_database(&database, &[ALLOWED]).await).await;
     })
     .await;
 }

@@ -364,13 +364,11 @@ async fn stored_faces_need_the_scope_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_can_search_only_so_often_in_a_day() {
     on_sqlite(|database: Database| async move {
-        let url = database.url();
         let settings = [
-            ("DATABASE_URL", url.as_str()),
-            ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "2"),
             ALLOWED,
+            ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "2"),
         ];
-        let app = TestApp::with(&settings).await;
+        let app = TestApp::with_database(&database, &settings).await;
         let staff = create(&app, gallery("staff")).await;
         let uri = format!("{staff}/search");
         let body = || search_body(image("biden.jpg"), json!({}));
@@ -383,7 +381,7 @@ async fn a_key_can_search_only_so_often_in_a_day() {
         let refused = call(&app, "POST", &uri, wrong).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "this is no search");
         ok(&app, "POST", &uri, body()).await;
-        let restarted = TestApp::with(&settings).await;
+        let restarted = TestApp::with_database(&database, &settings).await;
         for app in [&app, &restarted] {
             let refused = call(app, "POST", &uri, body()).await;
             assert_eq!(

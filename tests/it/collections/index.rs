@@ -91,12 +91,8 @@ pub(super) async fn nearest(app: &TestApp, uri: &str, number: usize) -> (Option<
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_see_each_others_changes() {
     on_postgres(|database: Database| async move {
-        let url = database.url();
-        let settings = [("DATABASE_URL", url.as_str()), ALLOWED];
-        let (one, other) = (
-            TestApp::with(&settings).await,
-            TestApp::with(&settings).await,
-        );
+        let one = TestApp::with_database(&database, &[ALLOWED]).await;
+        let other = TestApp::with_database(&database, &[ALLOWED]).await;
         let staff = create(&one, gallery("staff")).await;
         let first = add(&one, &staff, 0..50).await;
         assert_eq!(nearest(&other, &staff, 7).await, (Some(first[7]), 50));
@@ -117,8 +113,7 @@ async fn two_processes_see_each_others_changes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_is_far_behind_is_loaded_again() {
     on_sqlite(|database: Database| async move {
-        let url = database.url();
-        let app = TestApp::with(&[("DATABASE_URL", &url), ALLOWED, EVERY_THRESHOLD]).await;
+        let app = TestApp::with_database(&database, &[ALLOWED, EVERY_THRESHOLD]).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;
         assert_eq!(nearest(&app, &staff, 3).await, (Some(subjects[3]), 10));

@@ -7,7 +7,7 @@ use super::{ALLOWED, call, create, gallery, id, image, ok, search, text};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
-    database::{Database, on_postgres, on_sqlite},
+    database::{Database, on_both},
     values::assert_fields,
 };
 
@@ -60,19 +60,9 @@ async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn faces_become_people_who_stay_on_sqlite() {
-    on_sqlite(|database: Database| async move {
-        let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn faces_become_people_who_stay_on_postgres() {
-    on_postgres(|database: Database| async move {
-        let url = database.url();
-        story(&TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await).await;
+async fn faces_become_people_who_stay() {
+    on_both(|database: Database| async move {
+        story(&TestApp::with_database(&database, &[ALLOWED]).await).await;
     })
     .await;
 }

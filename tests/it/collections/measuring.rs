@@ -12,7 +12,7 @@ use crate::{
     access::{key, send},
     support::{
         app::TestApp,
-        database::{Database, on_postgres, on_sqlite},
+        database::{Database, on_both},
     },
 };
 
@@ -288,23 +288,13 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn searches_at_the_same_moment_do_not_exceed_the_limit_on_sqlite() {
-    on_sqlite(searches_at_the_same_moment).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn searches_at_the_same_moment_do_not_exceed_the_limit_on_postgres() {
-    on_postgres(searches_at_the_same_moment).await;
+async fn searches_at_the_same_moment_do_not_exceed_the_limit() {
+    on_both(searches_at_the_same_moment).await;
 }
 
 async fn searches_at_the_same_moment(database: Database) {
-    let url = database.url();
-    let settings = [
-        ("DATABASE_URL", url.as_str()),
-        ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "5"),
-        ALLOWED,
-    ];
-    let app = TestApp::with(&settings).await;
+    let limit = ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "5");
+    let app = TestApp::with_database(&database, &[ALLOWED, limit]).await;
     let staff = create(&app, gallery("staff")).await;
     let uri = format!("{staff}/search");
     let searches = (0..12).map(|number| {

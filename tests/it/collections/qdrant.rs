@@ -29,7 +29,7 @@ async fn start(url: &str, server: &QdrantServer) -> TestApp {
 }
 
 /// Runs a test on a SQLite file and a Qdrant server.
-async fn on_both<F>(test: impl FnOnce(String, QdrantServer) -> F + Send + 'static)
+async fn with_qdrant<F>(test: impl FnOnce(String, QdrantServer) -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -72,7 +72,7 @@ async fn erase(app: &TestApp, uri: &str, subjects: &[Uuid]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_enrolled_found_and_erased_with_qdrant() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         story(&start(&url, &server).await, "qdrant").await;
     })
     .await;
@@ -108,7 +108,7 @@ async fn two_servers_see_each_others_changes() {
 /// The approximate answers of few faces are those of the exact index.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answers_are_those_of_the_exact_index() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let exact = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
@@ -145,7 +145,7 @@ async fn similar(app: &TestApp, of: &Collection, number: usize) -> SimilarFaces 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_row_of_another_collection_is_proposed() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let (staff, guests) = (
             create(&app, gallery("staff")).await,
@@ -181,7 +181,7 @@ async fn no_row_of_another_collection_is_proposed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_process_continues_at_the_stored_position() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;
@@ -204,7 +204,7 @@ async fn a_new_process_continues_at_the_stored_position() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_emptied_is_filled_again() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;
@@ -230,7 +230,7 @@ async fn a_server_that_was_emptied_is_filled_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_far_behind_gets_all_rows_and_loses_the_others() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..30).await;
@@ -252,7 +252,7 @@ async fn a_server_that_is_far_behind_gets_all_rows_and_loses_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn erased_faces_and_collections_leave_the_server() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let (staff, guests) = (
             create(&app, gallery("staff")).await,
@@ -286,7 +286,7 @@ async fn erased_faces_and_collections_leave_the_server() {
 /// A process wrote rows that another one had removed, and stopped before it compared them with the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_came_back_are_removed_by_the_next_process() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;
@@ -317,7 +317,7 @@ async fn rows_that_came_back_are_removed_by_the_next_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_ahead_of_a_restored_database_is_filled_again() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let subjects = add(&app, &staff, 0..10).await;

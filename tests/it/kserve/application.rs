@@ -6,7 +6,6 @@ use std::sync::{
 };
 
 use axum::http::StatusCode;
-use facescan_config::{Config, Sources};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
     preprocess::Preprocess,
@@ -18,7 +17,7 @@ use super::{embedding, recorded_answer};
 use crate::{
     forms::multipart,
     support::{
-        app::{TestApp, image_file, numbers, result_of, settings_for},
+        app::{TestApp, image_file, numbers, result_of},
         wire::{Reply, WireServer, first_line},
     },
 };
@@ -278,15 +277,7 @@ async fn a_model_that_differs_from_its_entry_stops_the_start() {
     ] {
         Mood::set(&mood.is_away, away);
         let registry = registry(&folder, &server.url(), more);
-        let sources = Sources {
-            environment: settings_for(folder.path(), &settings(&registry)),
-            ..Sources::default()
-        };
-        let (config, _) = Config::load(&sources).unwrap();
-        let error = match TestApp::try_start(config).await {
-            Ok(_) => panic!("{more} was accepted"),
-            Err(error) => format!("{error:#}"),
-        };
+        let error = TestApp::refusal(&settings(&registry)).await;
         assert!(error.contains(said) && error.contains("remote"), "{error}");
     }
 }

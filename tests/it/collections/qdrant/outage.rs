@@ -1,7 +1,5 @@
 //! A Qdrant server that is unreachable, does not answer, or refuses.
 
-use axum::http::StatusCode;
-use facescan_config::{Config, Sources};
 use serde_json::json;
 use url::Url;
 
@@ -9,23 +7,23 @@ use super::{
     super::{
         ALLOWED, call, create, enroll, found, gallery, id, image, search, search_body, subject,
     },
-    on_both, start,
+    start, with_qdrant,
 };
 use crate::support::{
-    app::{TestApp, settings_for},
+    app::TestApp,
     chaos_proxy::ChaosProxy,
-    qdrant::is_external,
+    qdrant::{QdrantServer, is_external},
 };
+
+async fn proxy_of(server: &QdrantServer) -> ChaosProxy {
+    let url = Url::parse(&server.url).unwrap();
+    ChaosProxy::start((url.host_str().unwrap(), url.port().unwrap_or(6334))).await
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn searches_are_refused_while_the_server_is_away() {
-    on_both(|url, server| async move {
-        let upstream = Url::parse(&server.url).unwrap();
-        let upstream = (
-            upstream.host_str().unwrap(),
-            upstream.port().unwrap_or(6334),
-        );
-        let mut proxy = ChaosProxy::start(upstream).await;
+    with_qdrant(|url, server| async move {
+        let mut proxy = proxy_of(&server).await;
         let address = format!("http://{}", proxy.address());
         let mut settings = server.settings_at(&address);
         settings.extend([
@@ -46,17 +44,12 @@ async fn searches_are_refused_while_the_server_is_away() {
                 false => proxy.cut().await,
             }
             let refused = call(&app, "POST", &uri, body()).await;
-            let answer = (refused.status, refused.code());
-            let expected = (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "index_unavailable".to_owned(),
-            );
-            assert_eq!(answer, expected, "{is_frozen}");
+            refused.assert_error(503, "index_unavailable");
             let detail = refused.json()["detail"].to_string();
             assert!(!detail.contains("127.0.0.1"), "{detail}");
             let new = json!({"faces": [image("obama3.jpg")], "options": {}});
             let refused = call(&app, "POST", &faces, new).await;
-            assert_eq!((refused.status, refused.code()), expected, "{is_frozen}");
+            refused.assert_error(503, "index_unavailable");
             app.app.collections.index.refresh().await.unwrap_err();
             // What needs no search still works.
             subject(&app, &staff, json!({})).await;
@@ -71,7 +64,7 @@ async fn searches_are_refused_while_the_server_is_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_starts_without_the_index_and_uses_it_later() {
-    on_both(|url, server| async move {
+    with_qdrant(|url, server| async move {
         let staff;
         {
             let app = start(&url, &server).await;
@@ -79,12 +72,7 @@ async fn a_server_starts_without_the_index_and_uses_it_later() {
             let obama = subject(&app, &staff, json!({})).await;
             enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
         }
-        let upstream = Url::parse(&server.url).unwrap();
-        let upstream = (
-            upstream.host_str().unwrap(),
-            upstream.port().unwrap_or(6334),
-        );
-        let mut proxy = ChaosProxy::start(upstream).await;
+        let mut proxy = proxy_of(&server).await;
         proxy.cut().await;
         let address = format!("http://{}", proxy.address());
         let mut settings = server.settings_at(&address);
@@ -104,28 +92,19 @@ async fn a_wrong_key_is_an_outage() {
         println!("skipped: the server of QDRANT_URL may have no key");
         return;
     }
-    on_both(|url, mut server| async move {
+    with_qdrant(|url, mut server| async move {
         "another key".clone_into(&mut server.key);
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
         let body = search_body(image("obama.jpg"), json!({}));
         let refused = call(&app, "POST", &format!("{staff}/search"), body).await;
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(refused.code(), "index_unavailable");
+        refused.assert_error(503, "index_unavailable");
     })
     .await;
 }
 
 #[tokio::test]
 async fn an_index_without_an_address_does_not_start() {
-    let data = tempfile::tempdir().unwrap();
-    let settings = [("FACESCAN__RECOGNITION__INDEX", "qdrant")];
-    let sources = Sources {
-        environment: settings_for(data.path(), &settings),
-        ..Sources::default()
-    };
-    let (config, _) = Config::load(&sources).unwrap();
-    let error = TestApp::try_start(config).await.err().unwrap();
-    let error = format!("{error:#}");
+    let error = TestApp::refusal(&[("FACESCAN__RECOGNITION__INDEX", "qdrant")]).await;
     assert!(error.contains("qdrant.url"), "{error}");
 }
