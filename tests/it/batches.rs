@@ -14,10 +14,7 @@ mod webhooks;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    body::Body,
-    http::{Request, StatusCode, header::CONTENT_TYPE},
-};
+use axum::http::{StatusCode, header::CONTENT_TYPE};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use facescan::http::error::describe_item;
@@ -90,6 +87,12 @@ pub async fn items(app: &TestApp, id: &str, query: &str) -> Vec<Value> {
     reply.json()["results"].as_array().unwrap().clone()
 }
 
+/// Returns the items of a batch as lines.
+pub async fn as_lines(app: &TestApp, uri: &str) -> Reply {
+    let accept = ("accept", "application/x-ndjson");
+    app.call("GET", uri, &[accept], "").await
+}
+
 fn states(items: &[Value]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     items
@@ -99,13 +102,13 @@ fn states(items: &[Value]) -> Vec<(String, String)> {
 }
 
 /// Sends a request with an idempotency key.
-async fn post_with_key(app: &TestApp, key: &str, body: &Value) -> Reply {
-    let request = Request::post("/batches")
-        .header(CONTENT_TYPE, "application/json")
-        .header("idempotency-key", key)
-        .body(Body::from(body.to_string()))
-        .unwrap();
-    app.send(request).await
+pub async fn post_with_key(app: &TestApp, key: &str, body: &Value) -> Reply {
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", key),
+    ];
+    app.call("POST", "/batches", &headers, body.to_string())
+        .await
 }
 
 async fn story(app: &TestApp) {
@@ -269,28 +272,20 @@ async fn watch(app: &TestApp) {
         .lines()
         .find_map(|line| line.strip_prefix("id: "))
         .unwrap();
-    let request = Request::get(format!("/batches/{id}/events"))
-        .header("last-event-id", event)
-        .body(Body::empty())
-        .unwrap();
-    assert!(
-        app.send(request).await.body.is_empty(),
-        "the client has the last event"
-    );
+    let (uri, last) = (format!("/batches/{id}/events"), ("last-event-id", event));
+    let none = app.call("GET", &uri, &[last], "").await;
+    assert!(none.body.is_empty(), "the client has the last event");
 
     // All items as lines, and as msgpack.
-    let request = Request::get(format!("/batches/{id}/items?embedding_format=none"))
-        .header("accept", "application/x-ndjson")
-        .body(Body::empty())
-        .unwrap();
-    let lines = app.send(request).await;
+    let lines = as_lines(app, &format!("/batches/{id}/items?embedding_format=none")).await;
     let line: Value = serde_json::from_slice(lines.body.trim_ascii_end()).unwrap();
     assert_eq!(line, items(app, &id, "").await[0]);
-    let request = Request::get(format!("/batches/{id}/items"))
-        .header("accept", "application/msgpack")
-        .body(Body::empty())
-        .unwrap();
-    let packed: Value = rmp_serde::from_slice(&app.send(request).await.body).unwrap();
+    let (uri, accept) = (
+        format!("/batches/{id}/items"),
+        ("accept", "application/msgpack"),
+    );
+    let packed = app.call("GET", &uri, &[accept], "").await;
+    let packed: Value = rmp_serde::from_slice(&packed.body).unwrap();
     assert_eq!(packed["results"][0]["state"], "ok");
 }
 

@@ -9,17 +9,13 @@ mod measuring;
 #[cfg(feature = "qdrant")]
 mod qdrant;
 
-use axum::{
-    body::Body,
-    http::{Request, StatusCode},
-};
-use base64::{Engine, prelude::BASE64_STANDARD};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{Reply, TestApp, image_file},
+    app::{Reply, TestApp},
     database::{Database, on_both},
-    values::assert_fields,
+    values::{assert_fields, photo},
 };
 
 /// The settings that allow collections.
@@ -33,16 +29,11 @@ const EVERY_THRESHOLD: (&str, &str) = ("FACESCAN__RECOGNITION__MAX_SEARCH_FAR", 
 
 async fn call(app: &TestApp, method: &str, uri: &str, body: Value) -> Reply {
     let body = match body {
-        Value::Null => Body::empty(),
-        body => Body::from(body.to_string()),
+        Value::Null => String::new(),
+        body => body.to_string(),
     };
-    let request = Request::builder()
-        .method(method)
-        .uri(uri)
-        .header("content-type", "application/json")
-        .body(body)
-        .unwrap();
-    app.send(request).await
+    let headers = [("content-type", "application/json")];
+    app.call(method, uri, &headers, body).await
 }
 
 async fn ok(app: &TestApp, method: &str, uri: &str, body: Value) -> Value {
@@ -54,16 +45,26 @@ async fn ok(app: &TestApp, method: &str, uri: &str, body: Value) -> Value {
     }
 }
 
-fn image(name: &str) -> Value {
-    json!({"data": BASE64_STANDARD.encode(image_file(name))})
-}
-
 fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
 fn gallery(name: &str) -> Value {
     json!({"name": name, "purpose": "entry control", "legal_basis": "consent", "retention_days": 30})
+}
+
+fn of_kind(kind: &str, name: &str) -> Value {
+    let mut body = gallery(name);
+    body["kind"] = json!(kind);
+    body
+}
+
+async fn read(app: &TestApp, uri: &str) -> Value {
+    ok(app, "GET", uri, Value::Null).await
+}
+
+async fn erase(app: &TestApp, uri: &str) {
+    ok(app, "DELETE", uri, Value::Null).await;
 }
 
 /// Creates a collection and returns its address.
@@ -133,7 +134,7 @@ async fn story(app: &TestApp, kind: &str) {
     let faces = enroll(
         app,
         &obama,
-        &[image("obama.jpg"), image("obama2.jpg")],
+        &[photo("obama.jpg"), photo("obama2.jpg")],
         json!({}),
     )
     .await;
@@ -141,10 +142,10 @@ async fn story(app: &TestApp, kind: &str) {
         faces.iter().all(|face| face["status"] == "enrolled"),
         "{faces:?}"
     );
-    let faces = enroll(app, &biden, &[image("biden.jpg")], json!({})).await;
+    let faces = enroll(app, &biden, &[photo("biden.jpg")], json!({})).await;
     let of_biden = text(&faces[0]["enrollment_id"]);
 
-    let answer = search(app, &staff, image("obama3.jpg"), json!({"case": "door 7"})).await;
+    let answer = search(app, &staff, photo("obama3.jpg"), json!({"case": "door 7"})).await;
     assert_eq!(found(&answer), [id(&obama)]);
     assert_eq!(answer["decision"], "candidates_only");
     assert_fields!(answer, {"n_searched": 3, "index": {"kind": kind, "exact": kind == "exact"}});
@@ -156,17 +157,17 @@ async fn story(app: &TestApp, kind: &str) {
     assert!((strangers / 3e-4 - 1.0).abs() < 0.01, "{answer}");
     assert!(!answer.to_string().contains("embedding"));
     let by_face = json!({"by": "face", "threshold": -1, "limit": 2});
-    let answer = search(app, &staff, image("obama3.jpg"), by_face).await;
+    let answer = search(app, &staff, photo("obama3.jpg"), by_face).await;
     assert_eq!(found(&answer), [id(&obama), id(&obama)]);
     let all = json!({"threshold": -1, "exact": true});
-    let answer = search(app, &staff, image("obama3.jpg"), all).await;
+    let answer = search(app, &staff, photo("obama3.jpg"), all).await;
     assert_eq!(answer["index"]["exact"], true);
     assert_eq!(found(&answer), [id(&obama), id(&biden)]);
 
     let faces = [
-        image("obama3.jpg"),
+        photo("obama3.jpg"),
         json!({"data": "AAAA"}),
-        image("biden.jpg"),
+        photo("biden.jpg"),
     ];
     let body = json!({"faces": faces, "options": {"purpose": "entry control", "case": "door 7"}});
     let several = ok(app, "POST", &format!("{staff}/searches"), body).await;
@@ -181,37 +182,31 @@ async fn story(app: &TestApp, kind: &str) {
     );
     assert_fields!(unreadable, {"status": "error", "error": {"code": "unsupported_media_type"}});
 
-    let recorded = ok(
-        app,
-        "GET",
-        &format!("{staff}/searches?limit=2"),
-        Value::Null,
-    )
-    .await;
+    let recorded = read(app, &format!("{staff}/searches?limit=2")).await;
     assert_eq!(recorded["results"].as_array().unwrap().len(), 2);
     let cases = recorded["results"].as_array().unwrap().iter();
     let cases: Vec<&Value> = cases.map(|search| &search["details"]["case"]).collect();
     assert_eq!(cases, [&json!("door 7"), &json!("door 7")]);
     let next = format!("{staff}/searches?before={}", recorded["next"]);
-    let older = ok(app, "GET", &next, Value::Null).await;
+    let older = read(app, &next).await;
     let first = &older["results"][2]["details"];
     assert_fields!(first, {"case": "door 7", "searched": 3});
     assert_eq!(first["candidates"].as_array().unwrap().len(), 1);
 
-    let read = ok(app, "GET", &staff, Value::Null).await;
-    assert_fields!(read, {"subjects": 2, "enrollments": 3});
+    let shown = read(app, &staff).await;
+    assert_fields!(shown, {"subjects": 2, "enrollments": 3});
     let uri = format!("{staff}/subjects?external_id=44");
-    let listed = ok(app, "GET", &uri, Value::Null).await;
+    let listed = read(app, &uri).await;
     assert_eq!(listed["results"][0]["metadata"], json!({"floor": 3}));
     assert_eq!(listed["results"].as_array().unwrap().len(), 1);
-    let faces = ok(app, "GET", &format!("{obama}/enrollments"), Value::Null).await;
+    let faces = read(app, &format!("{obama}/enrollments")).await;
     assert_eq!(faces["results"].as_array().unwrap().len(), 2);
     assert!(faces.get("next").is_none());
     let uri = format!("{obama}/enrollments?limit=1");
-    let page = ok(app, "GET", &uri, Value::Null).await;
+    let page = read(app, &uri).await;
     assert_eq!(page["results"], json!([faces["results"][0]]));
     let uri = format!("{uri}&after={}", text(&page["next"]));
-    let page = ok(app, "GET", &uri, Value::Null).await;
+    let page = read(app, &uri).await;
     assert_eq!(page, json!({"results": [faces["results"][1]]}));
     let uri = format!("{obama}/enrollments?after={}", id(&obama));
     let unknown = call(app, "GET", &uri, Value::Null).await;
@@ -221,33 +216,19 @@ async fn story(app: &TestApp, kind: &str) {
     let body = json!({"subject": id(&obama)});
     let report = ok(app, "POST", "/erasures", body).await;
     assert_fields!(report["erased"], {"subjects": 1, "enrollments": 2});
-    let answer = search(app, &staff, image("obama3.jpg"), json!({"threshold": -1})).await;
+    let answer = search(app, &staff, photo("obama3.jpg"), json!({"threshold": -1})).await;
     assert_eq!(
         (found(&answer), &answer["n_searched"]),
         (vec![id(&biden)], &json!(1))
     );
     let gone = call(app, "GET", &obama, Value::Null).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
-    ok(
-        app,
-        "DELETE",
-        &format!("{staff}/enrollments/{of_biden}"),
-        Value::Null,
-    )
-    .await;
-    let answer = search(app, &staff, image("biden.jpg"), json!({"threshold": -1})).await;
+    erase(app, &format!("{staff}/enrollments/{of_biden}")).await;
+    let answer = search(app, &staff, photo("biden.jpg"), json!({"threshold": -1})).await;
     assert_eq!(found(&answer), [""; 0]);
-    ok(app, "DELETE", &biden, Value::Null).await;
-    ok(app, "DELETE", &staff, Value::Null).await;
-    let gone = call(
-        app,
-        "POST",
-        &format!("{staff}/search"),
-        search_body(image("biden.jpg"), json!({})),
-    )
-    .await;
-    assert_eq!(
-        (gone.status, gone.code()),
-        (StatusCode::NOT_FOUND, "not_found".to_owned())
-    );
+    erase(app, &biden).await;
+    erase(app, &staff).await;
+    let body = search_body(photo("biden.jpg"), json!({}));
+    let gone = call(app, "POST", &format!("{staff}/search"), body).await;
+    gone.assert_error(404, "not_found");
 }

@@ -13,13 +13,9 @@ use crate::{
         app::{Reply, TestApp, encoded, files, image_file, numbers, result_of, testdata},
         cli::facescan,
         database::on_both,
-        values::assert_fields,
+        values::{assert_fields, photo},
     },
 };
-
-fn image(name: &str) -> Value {
-    json!({"data": BASE64_STANDARD.encode(image_file(name))})
-}
 
 async fn verify(app: &TestApp, a: Value, b: Value, options: Value) -> Reply {
     let body = json!({"a": a, "b": b, "options": options});
@@ -35,7 +31,7 @@ fn ok(reply: &Reply) -> Value {
 #[tokio::test]
 async fn faces_of_one_person_match_with_the_error_rate() {
     let app = TestApp::start().await;
-    let same = ok(&verify(&app, image("obama.jpg"), image("obama2.jpg"), json!({})).await);
+    let same = ok(&verify(&app, photo("obama.jpg"), photo("obama2.jpg"), json!({})).await);
     assert_fields!(same, {"match": true, "operation": "verify"});
     assert_eq!(
         same["models"]["embedder"]["vector_space"],
@@ -62,8 +58,8 @@ async fn faces_of_one_person_match_with_the_error_rate() {
 
     let other = ok(&verify(
         &app,
-        image("obama.jpg"),
-        image("biden.jpg"),
+        photo("obama.jpg"),
+        photo("biden.jpg"),
         json!({"far": 0.01}),
     )
     .await);
@@ -77,8 +73,8 @@ async fn a_threshold_decides_instead_of_a_rate() {
     let app = TestApp::start().await;
     let low = verify(
         &app,
-        image("obama.jpg"),
-        image("biden.jpg"),
+        photo("obama.jpg"),
+        photo("biden.jpg"),
         json!({"threshold": -1}),
     )
     .await;
@@ -86,8 +82,8 @@ async fn a_threshold_decides_instead_of_a_rate() {
     assert_fields!(low, {"match": true, "threshold": -1.0, "far": {"bound": "at_least"}});
     let high = verify(
         &app,
-        image("obama.jpg"),
-        image("obama.jpg"),
+        photo("obama.jpg"),
+        photo("obama.jpg"),
         json!({"threshold": 0.9999}),
     )
     .await;
@@ -103,8 +99,8 @@ async fn a_threshold_decides_instead_of_a_rate() {
     ] {
         let reply = verify(
             &app,
-            image("obama.jpg"),
-            image("obama.jpg"),
+            photo("obama.jpg"),
+            photo("obama.jpg"),
             options.clone(),
         )
         .await;
@@ -119,7 +115,7 @@ async fn stored_faces(app: &TestApp) {
     let scan = result_of(app, "/embed", "obama.jpg").await;
     let face = &scan["faces"][0];
     let id = json!({"face_id": face["face_id"]});
-    let answer = ok(&verify(app, id.clone(), image("obama2.jpg"), json!({})).await);
+    let answer = ok(&verify(app, id.clone(), photo("obama2.jpg"), json!({})).await);
     assert_eq!(answer["match"], true);
     assert_eq!(answer["a"]["face_id"], face["face_id"]);
     assert_eq!(answer["a"]["bbox"], face["bbox"]);
@@ -136,7 +132,7 @@ async fn stored_faces(app: &TestApp) {
         json!(BASE64_STANDARD.encode(bytes)),
     ] {
         let vector = json!({"embedding": embedding, "vector_space": answer["vector_space"]});
-        let compared = ok(&verify(app, vector, image("obama2.jpg"), json!({})).await);
+        let compared = ok(&verify(app, vector, photo("obama2.jpg"), json!({})).await);
         let difference = compared["similarity"].as_f64().unwrap() - similarity;
         assert!(difference.abs() < 1e-6, "{difference}");
         assert_eq!(compared["a"], json!({}));
@@ -201,7 +197,7 @@ async fn pairs_that_cannot_be_compared_say_why() {
     let app = TestApp::start().await;
     let vector = |vector_space: &str, values: Value| json!({"embedding": values, "vector_space": vector_space});
     let flat = json!({"data": BASE64_STANDARD.encode(flat_png())});
-    let a_face = image("obama.jpg");
+    let a_face = photo("obama.jpg");
     for (a, b, status, code) in [
         (flat, a_face.clone(), 422, "no_face"),
         (
@@ -292,7 +288,7 @@ async fn the_chosen_face_is_the_largest_or_the_central_one() {
         .unwrap();
     for (choice, expected) in [("largest", &faces[0]), ("central", central)] {
         let options = json!({"face": choice});
-        let answer = ok(&verify(&app, image("t1.jpg"), image("obama.jpg"), options).await);
+        let answer = ok(&verify(&app, photo("t1.jpg"), photo("obama.jpg"), options).await);
         assert_eq!(answer["a"]["bbox"], expected["bbox"], "{choice}");
         assert_eq!(answer["a"]["faces_found"], 6);
     }
@@ -303,7 +299,7 @@ async fn a_comparison_is_recorded() {
     let app = TestApp::with(&[("FACESCAN__AUDIT__LEVEL", "all")]).await;
     let scan = result_of(&app, "/embed", "obama.jpg").await;
     let id = scan["faces"][0]["face_id"].clone();
-    ok(&verify(&app, json!({"face_id": id}), image("obama.jpg"), json!({})).await);
+    ok(&verify(&app, json!({"face_id": id}), photo("obama.jpg"), json!({})).await);
     let output = facescan(["audit", "export"])
         .env("FACESCAN__DATA_DIR", app.data_dir())
         .output()
@@ -355,11 +351,7 @@ fn the_command_compares_files_and_exits_with_the_decision() {
             output.stderr,
         )
     };
-    let (a, b, c) = (
-        picture("obama.jpg"),
-        picture("obama2.jpg"),
-        picture("biden.jpg"),
-    );
+    let (a, b, c) = (photo("obama.jpg"), photo("obama2.jpg"), photo("biden.jpg"));
     let (code, printed, _) = run(&[a.as_os_str(), b.as_os_str()]);
     let printed: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &printed["match"]), (Some(0), &json!(true)));

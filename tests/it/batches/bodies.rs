@@ -1,9 +1,6 @@
 //! The formats of submissions, and entries that are refused alone.
 
-use axum::{
-    body::Body,
-    http::{Request, StatusCode, header::CONTENT_TYPE},
-};
+use axum::{body::Body, http::StatusCode};
 use futures::stream;
 use serde_json::{Value, json};
 
@@ -23,12 +20,8 @@ fn lines(values: &[Value]) -> String {
 }
 
 async fn post_lines(app: &TestApp, key: &str, body: Body) -> Reply {
-    let request = Request::post("/batches")
-        .header(CONTENT_TYPE, NDJSON)
-        .header("idempotency-key", key)
-        .body(body)
-        .unwrap();
-    app.send(request).await
+    let headers = [("content-type", NDJSON), ("idempotency-key", key)];
+    app.call("POST", "/batches", &headers, body).await
 }
 
 /// The first request breaks off after two chunks. The second one has the same key, and adds only the rest.
@@ -74,11 +67,7 @@ async fn a_body_with_too_many_lines_that_are_no_items_is_not_read_to_its_end() {
     assert_eq!(most.status, StatusCode::ACCEPTED);
     assert_eq!(most.json()["refused_total"], 100_000);
     let more = post_lines(&app, "more", body(200_000)).await;
-    let outcome = (more.status, more.code());
-    assert_eq!(
-        outcome,
-        (StatusCode::BAD_REQUEST, "invalid_body".to_owned())
-    );
+    more.assert_error(400, "invalid_body");
 }
 
 #[tokio::test(flavor = "multi_thread")]

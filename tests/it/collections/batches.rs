@@ -5,7 +5,7 @@ use facescan_config::scope::Scope;
 use super::*;
 use crate::{
     access::{key, send},
-    batches::{id_of, item, items, process_all, submit},
+    batches::{as_lines, base64, id_of, item, items, post_with_key, process_all, submit},
 };
 
 fn options(collection: &str) -> Value {
@@ -19,7 +19,7 @@ fn batch(collection: &str, items: &[Value]) -> Value {
 /// Enrolls a photograph of a subject, and returns the address of the subject.
 async fn enrolled(app: &TestApp, collection: &str, external_id: &str, photograph: &str) -> String {
     let person = subject(app, collection, json!({"external_id": external_id})).await;
-    let faces = enroll(app, &person, &[image(photograph)], json!({})).await;
+    let faces = enroll(app, &person, &[photo(photograph)], json!({})).await;
     assert_eq!(faces[0]["status"], "enrolled");
     person
 }
@@ -36,7 +36,7 @@ async fn story(app: &TestApp) {
     let staff = create(app, gallery("staff")).await;
     let obama = enrolled(app, &staff, "44", "obama.jpg").await;
     let biden = enrolled(app, &staff, "46", "biden.jpg").await;
-    let flat = json!({"id": "flat", "data": BASE64_STANDARD.encode(crate::verify::flat_png())});
+    let flat = json!({"id": "flat", "data": base64(&crate::verify::flat_png())});
     let sent = [
         item("first", "obama2.jpg"),
         item("other", "biden.jpg"),
@@ -62,40 +62,36 @@ async fn story(app: &TestApp) {
     assert_eq!(again["result"], first["result"]);
     assert_fields!(flat, {"state": "error", "error": {"code": "no_face"}});
     // The result is that of a search in a request.
-    let mut expected = search(app, &staff, image("obama2.jpg"), json!({})).await;
+    let mut expected = search(app, &staff, photo("obama2.jpg"), json!({})).await;
     expected["search_id"] = first["result"]["search_id"].clone();
     expected.as_object_mut().unwrap().remove("request_id");
     assert_eq!(first["result"], expected);
 
     // Equal images are one search.
     let uri = format!("{staff}/searches");
-    let recorded = ok(app, "GET", &uri, Value::Null).await;
+    let recorded = read(app, &uri).await;
     let cases = recorded["results"].as_array().unwrap().iter();
     let of_batch = cases.filter(|search| search["details"]["case"] == "archive");
     assert_eq!(of_batch.count(), 2);
 
     // An erased candidate is no longer in the result.
-    ok(app, "DELETE", &obama, Value::Null).await;
+    erase(app, &obama).await;
     let left = items(app, &batch, "").await;
     assert_eq!(found(&left[0]["result"]), [""; 0]);
     assert_eq!(found(&left[1]["result"]), [id(&biden)]);
     assert_eq!(left[0]["result"]["n_searched"], 2);
-    let stream =
-        Request::get(format!("/batches/{batch}/items")).header("accept", "application/x-ndjson");
-    let stream = app.send(stream.body(Body::empty()).unwrap()).await;
+    let stream = as_lines(app, &format!("/batches/{batch}/items")).await;
     assert!(!String::from_utf8_lossy(&stream.body).contains(&id(&obama)));
 
     // Nor is one who is suppressed by now.
-    let banned = json!({"name": "banned", "kind": "suppression", "purpose": "entry control",
-        "legal_basis": "objection", "retention_days": 30});
-    let banned = create(app, banned).await;
+    let banned = create(app, of_kind("suppression", "banned")).await;
     let objector = enrolled(app, &banned, "46", "biden.jpg").await;
     let left = items(app, &batch, "").await;
     assert_eq!(found(&left[1]["result"]), [""; 0]);
-    ok(app, "DELETE", &objector, Value::Null).await;
+    erase(app, &objector).await;
     let left = items(app, &batch, "").await;
     assert_eq!(found(&left[1]["result"]), [id(&biden)]);
-    ok(app, "DELETE", &staff, Value::Null).await;
+    erase(app, &staff).await;
     let left = items(app, &batch, "").await;
     assert_eq!(found(&left[1]["result"]), [""; 0]);
 }
@@ -104,9 +100,7 @@ async fn story(app: &TestApp) {
 async fn a_batch_is_refused_where_a_search_would_be() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
-    let banned = json!({"name": "banned", "kind": "suppression", "purpose": "entry control",
-        "legal_basis": "objection", "retention_days": 30});
-    let banned = create(&app, banned).await;
+    let banned = create(&app, of_kind("suppression", "banned")).await;
     let unknown = "/collections/0198f2c2-7d3e-7c41-9d3e-0a1b2c3d4e5f";
     let without = |name: &str| {
         let mut options = options(&staff);
@@ -219,7 +213,7 @@ async fn searches_of_a_batch_count_for_its_key() {
         &app,
         "POST",
         &format!("{staff}/search"),
-        search_body(image("biden.jpg"), json!({})),
+        search_body(photo("biden.jpg"), json!({})),
     )
     .await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
@@ -230,18 +224,10 @@ async fn searches_of_a_batch_count_for_its_key() {
 async fn an_idempotency_key_belongs_to_one_operation() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
-    let post = async |body: Value| {
-        let request = Request::post("/batches")
-            .header("content-type", "application/json")
-            .header("idempotency-key", "one");
-        let request = request.body(Body::from(body.to_string()));
-        app.send(request.unwrap()).await
-    };
-    let created = post(batch(&staff, &[item("one", "biden.jpg")])).await;
+    let search = batch(&staff, &[item("one", "biden.jpg")]);
+    let created = post_with_key(&app, "one", &search).await;
     assert_eq!(created.status, StatusCode::ACCEPTED);
-    let other = post(json!({"operation": "detect", "items": []})).await;
-    assert_eq!(
-        (other.status, other.code()),
-        (StatusCode::CONFLICT, "idempotency_conflict".to_owned())
-    );
+    let other = json!({"operation": "detect", "items": []});
+    let other = post_with_key(&app, "one", &other).await;
+    other.assert_error(409, "idempotency_conflict");
 }

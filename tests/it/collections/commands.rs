@@ -1,17 +1,16 @@
 //! `facescan enroll`, `search` and `index`.
 
-use std::{path::Path, process::Output, sync::Arc};
+use std::{path::Path, process::Output};
 
-use facescan::http;
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::spawn_blocking};
+use serde_json::json;
+use tokio::task::spawn_blocking;
 
-use super::{ALLOWED, create, gallery, id};
+use super::{ALLOWED, create, gallery, id, of_kind};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
     database::{Database, on_sqlite},
-    values::assert_fields,
+    values::{assert_fields, lines},
 };
 
 /// Runs the binary. `settings` are in its environment.
@@ -21,22 +20,6 @@ async fn run(args: &[&str], settings: &[(&str, &str)]) -> Output {
     spawn_blocking(move || command.output().unwrap())
         .await
         .unwrap()
-}
-
-fn lines(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().map(serde_json::from_str);
-    lines
-        .collect::<Result<_, _>>()
-        .unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
-
-async fn serve(app: &TestApp) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    let app = Arc::clone(&app.app);
-    tokio::spawn(http::serve(listener, None, app, std::future::pending()));
-    server
 }
 
 /// Writes images into folders that are named after people.
@@ -51,7 +34,7 @@ fn write(folder: &Path, images: &[(&str, &str)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn folders_are_enrolled_and_searched_for() {
     let app = TestApp::with(&[ALLOWED]).await;
-    let server = serve(&app).await;
+    let server = format!("http://{}", app.serve().await);
     let staff = id(&create(&app, gallery("staff")).await);
     let folder = tempfile::tempdir().unwrap();
     write(
@@ -66,7 +49,7 @@ async fn folders_are_enrolled_and_searched_for() {
     let to = ["--server", server.as_str(), "--collection", staff.as_str()];
     let enroll = [&["enroll", path], &to[..]].concat();
     let enrolled = run(&enroll, &[]).await;
-    let entries = lines(&enrolled);
+    let entries = lines(&enrolled.stdout);
     let outcomes: Vec<_> = entries
         .iter()
         .map(|line| (&line["external_id"], &line["results"][0]["status"]))
@@ -85,7 +68,7 @@ async fn folders_are_enrolled_and_searched_for() {
     let search = [&["search", image], &to[..], &purpose, &options].concat();
     let found = run(&search, &[]).await;
     assert!(found.status.success(), "{found:?}");
-    let [line] = &lines(&found)[..] else {
+    let [line] = &lines(&found.stdout)[..] else {
         panic!("{found:?}");
     };
     assert_eq!(line["found"]["candidates"][0]["external_id"], "obama");
@@ -100,10 +83,8 @@ async fn folders_are_enrolled_and_searched_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_library_gets_every_face_of_an_image() {
     let app = TestApp::with(&[ALLOWED]).await;
-    let server = serve(&app).await;
-    let mut archive = gallery("archive");
-    archive["kind"] = json!("library");
-    let archive = id(&create(&app, archive).await);
+    let server = format!("http://{}", app.serve().await);
+    let archive = id(&create(&app, of_kind("library", "archive")).await);
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &[("2026", "t1.jpg")]);
     let path = folder.path().to_str().unwrap();
@@ -117,7 +98,13 @@ async fn a_library_gets_every_face_of_an_image() {
     ];
     let enrolled = run(&enroll, &[]).await;
     assert!(enrolled.status.success(), "{enrolled:?}");
-    assert_eq!(lines(&enrolled)[0]["faces"].as_array().unwrap().len(), 6);
+    assert_eq!(
+        lines(&enrolled.stdout)[0]["faces"]
+            .as_array()
+            .unwrap()
+            .len(),
+        6
+    );
     let subject = [&enroll[..], &["--subject", "anna"]].concat();
     assert_eq!(run(&subject, &[]).await.status.code(), Some(2));
 }
@@ -131,7 +118,7 @@ async fn the_index_is_shown_and_purged() {
         let staff = create(&app, gallery("staff")).await;
         super::index::add(&app, &staff, 0..3).await;
         let shown = run(&["index", "status"], &settings).await;
-        let [status] = &lines(&shown)[..] else {
+        let [status] = &lines(&shown.stdout)[..] else {
             panic!("{shown:?}");
         };
         assert_eq!(status["collection"], id(&staff));

@@ -1,30 +1,26 @@
 //! What keeps faces out of collections and people out of responses.
 
-use std::io::Cursor;
-
-use ::image::{self as image_crate, ImageFormat, imageops::FilterType};
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan_config::scope::Scope;
+use image::{ImageFormat, imageops::FilterType};
 use serde_json::{Value, json};
 
 use super::{
-    ALLOWED, EVERY_THRESHOLD, call, create, enroll, found, gallery, id, image, ok, search,
-    search_body, subject, text,
+    ALLOWED, EVERY_THRESHOLD, call, create, enroll, erase, found, gallery, id, of_kind, ok, read,
+    search, search_body, subject, text,
 };
 use crate::support::{
-    app::{TestApp, image_file},
+    app::{TestApp, encoded, image_file},
     database::{Database, on_sqlite},
-    values::assert_fields,
+    values::{assert_fields, photo},
 };
 
 /// Returns a photograph at a width of 100 pixels.
 fn small(name: &str) -> Value {
-    let decoded = image_crate::load_from_memory(&image_file(name)).unwrap();
+    let decoded = image::load_from_memory(&image_file(name)).unwrap();
     let small = decoded.resize(100, 1000, FilterType::Triangle);
-    let mut png = Cursor::new(Vec::new());
-    small.write_to(&mut png, ImageFormat::Png).unwrap();
-    json!({"data": BASE64_STANDARD.encode(png.into_inner())})
+    json!({"data": BASE64_STANDARD.encode(encoded(&small, ImageFormat::Png))})
 }
 
 async fn refused(app: &TestApp, method: &str, uri: &str, body: Value) -> (u16, String, String) {
@@ -77,9 +73,9 @@ async fn the_terms_of_a_collection_are_checked() {
     create(&app, gallery("visitors")).await;
     let (status, _, _) = refused(&app, "PATCH", &staff, json!({"name": "visitors"})).await;
     assert_eq!(status, 409);
-    let listed = ok(&app, "GET", "/collections?limit=1", Value::Null).await;
+    let listed = read(&app, "/collections?limit=1").await;
     let next = format!("/collections?after={}", text(&listed["next"]));
-    let rest = ok(&app, "GET", &next, Value::Null).await;
+    let rest = read(&app, &next).await;
     assert_eq!(rest["results"][0]["name"], "visitors");
     assert!(rest.get("next").is_none());
 }
@@ -89,17 +85,17 @@ async fn a_search_needs_the_purpose_of_the_collection() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
     let uri = format!("{staff}/search");
-    let body = json!({"faces": [image("obama.jpg")]});
+    let body = json!({"faces": [photo("obama.jpg")]});
     let (status, _, detail) = refused(&app, "POST", &uri, body).await;
     assert_eq!(status, 422);
     assert!(detail.contains("purpose"), "{detail}");
     let other = search_body(
-        image("obama.jpg"),
+        photo("obama.jpg"),
         json!({"purpose": "finding photographs"}),
     );
     let (status, code, _) = refused(&app, "POST", &uri, other).await;
     assert_eq!((status, code.as_str()), (403, "purpose_not_allowed"));
-    let two = json!({"faces": [image("obama.jpg"), image("biden.jpg")], "options": {"purpose": "entry control"}});
+    let two = json!({"faces": [photo("obama.jpg"), photo("biden.jpg")], "options": {"purpose": "entry control"}});
     let (status, _, _) = refused(&app, "POST", &uri, two).await;
     assert_eq!(status, 422);
     let foreign = json!({"embedding": vec![1.0; 128], "vector_space": "other"});
@@ -110,7 +106,7 @@ async fn a_search_needs_the_purpose_of_the_collection() {
         (json!({"far": 0.01, "threshold": 0.5}), "far"),
         (json!({"case": ""}), "case"),
     ] {
-        let body = search_body(image("obama.jpg"), options);
+        let body = search_body(photo("obama.jpg"), options);
         let (status, _, detail) = refused(&app, "POST", &uri, body).await;
         assert_eq!(status, 422, "{option}");
         assert!(detail.contains(option), "{detail}");
@@ -122,10 +118,10 @@ async fn faces_that_are_not_good_enough_are_rejected() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
     let person = subject(&app, &staff, json!({})).await;
-    let group = image("t1.jpg");
+    let group = photo("t1.jpg");
     let broken = json!({"data": "AAAA"});
     let foreign = json!({"embedding": vec![1.0; 128], "vector_space": "other"});
-    let faces = [group.clone(), broken, foreign, image("obama.jpg")];
+    let faces = [group.clone(), broken, foreign, photo("obama.jpg")];
     let outcomes = enroll(&app, &person, &faces, json!({})).await;
     let reasons: Vec<&Value> = outcomes.iter().map(|face| &face["reason"]).collect();
     assert_eq!(
@@ -174,15 +170,15 @@ async fn faces_that_are_not_good_enough_are_rejected() {
 
     // A face of another subject of the collection.
     let twin = subject(&app, &staff, json!({})).await;
-    let two = [image("obama2.jpg"), image("obama2.jpg")];
+    let two = [photo("obama2.jpg"), photo("obama2.jpg")];
     let outcomes = enroll(&app, &twin, &two, json!({})).await;
     assert_eq!(outcomes[0]["reason"], "conflict");
     assert_eq!(outcomes[0]["subject_id"], id(&person));
     let allowed = json!({"allow_conflicts": true});
-    let outcomes = enroll(&app, &twin, &[image("obama2.jpg")], allowed).await;
+    let outcomes = enroll(&app, &twin, &[photo("obama2.jpg")], allowed).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
     let uri = format!("{twin}/enrollments");
-    let body = json!({"faces": [image("obama3.jpg")]});
+    let body = json!({"faces": [photo("obama3.jpg")]});
     let (status, code, detail) = refused(&app, "POST", &uri, body).await;
     assert_eq!((status, code.as_str()), (409, "conflict"));
     assert!(
@@ -196,42 +192,40 @@ async fn a_suppressed_person_is_neither_enrolled_nor_found() {
     let app = TestApp::with(&[ALLOWED, EVERY_THRESHOLD]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
-    enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
+    enroll(&app, &obama, &[photo("obama.jpg")], json!({})).await;
     let biden = subject(&app, &staff, json!({})).await;
-    enroll(&app, &biden, &[image("biden.jpg")], json!({})).await;
+    enroll(&app, &biden, &[photo("biden.jpg")], json!({})).await;
 
-    let mut body = gallery("objections");
-    body["kind"] = json!("suppression");
-    let objections = create(&app, body).await;
+    let objections = create(&app, of_kind("suppression", "objections")).await;
     let (status, code, _) = refused(
         &app,
         "POST",
         &format!("{objections}/search"),
-        search_body(image("obama.jpg"), json!({})),
+        search_body(photo("obama.jpg"), json!({})),
     )
     .await;
     assert_eq!((status, code.as_str()), (409, "conflict"));
     let objector = subject(&app, &objections, json!({})).await;
-    let outcomes = enroll(&app, &objector, &[image("obama2.jpg")], json!({})).await;
+    let outcomes = enroll(&app, &objector, &[photo("obama2.jpg")], json!({})).await;
     assert_eq!(outcomes[0]["status"], "enrolled");
 
-    let two = [image("obama3.jpg"), image("obama3.jpg")];
+    let two = [photo("obama3.jpg"), photo("obama3.jpg")];
     let outcomes = enroll(&app, &obama, &two, json!({})).await;
     assert_eq!(outcomes[0]["reason"], "suppressed");
     let everyone = || json!({"threshold": -1});
-    let answer = search(&app, &staff, image("obama3.jpg"), everyone()).await;
+    let answer = search(&app, &staff, photo("obama3.jpg"), everyone()).await;
     assert!(
         found(&answer).is_empty(),
         "the person is suppressed: {answer}"
     );
-    let answer = search(&app, &staff, image("biden.jpg"), everyone()).await;
+    let answer = search(&app, &staff, photo("biden.jpg"), everyone()).await;
     assert_eq!(
         found(&answer),
         [id(&biden)],
         "the other candidate is suppressed"
     );
-    ok(&app, "DELETE", &objector, Value::Null).await;
-    let answer = search(&app, &staff, image("biden.jpg"), everyone()).await;
+    erase(&app, &objector).await;
+    let answer = search(&app, &staff, photo("biden.jpg"), everyone()).await;
     assert_eq!(found(&answer), [id(&biden), id(&obama)]);
 }
 
@@ -242,7 +236,7 @@ async fn consent_that_is_required_must_be_valid() {
     body["consent_required"] = json!(true);
     let staff = create(&app, body).await;
     let person = subject(&app, &staff, json!({"external_id": "7"})).await;
-    let faces = json!({"faces": [image("obama.jpg")]});
+    let faces = json!({"faces": [photo("obama.jpg")]});
     let uri = format!("{person}/enrollments");
     let (status, code, detail) = refused(&app, "POST", &uri, faces.clone()).await;
     assert_eq!((status, code.as_str()), (409, "conflict"));
@@ -253,14 +247,14 @@ async fn consent_that_is_required_must_be_valid() {
     let changed = ok(&app, "PATCH", &person, consent("2099-01-01T00:00:00Z")).await;
     assert_eq!(changed["external_id"], "7", "fields that are absent stay");
     ok(&app, "POST", &uri, faces).await;
-    let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+    let answer = search(&app, &staff, photo("obama2.jpg"), json!({})).await;
     assert_eq!(found(&answer), [id(&person)]);
     // Withdrawn: the person is in no response from now on.
     ok(&app, "PATCH", &person, json!({"consent": null})).await;
-    let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+    let answer = search(&app, &staff, photo("obama2.jpg"), json!({})).await;
     assert!(found(&answer).is_empty());
-    let read = ok(&app, "GET", &staff, Value::Null).await;
-    assert_fields!(read, {"subjects": 1, "enrollments": 0});
+    let shown = read(&app, &staff).await;
+    assert_fields!(shown, {"subjects": 1, "enrollments": 0});
 }
 
 /// A search is recorded at every level, and refused if it cannot be recorded.
@@ -268,14 +262,14 @@ async fn consent_that_is_required_must_be_valid() {
 async fn no_search_is_unrecorded() {
     let app = TestApp::with(&[ALLOWED, ("FACESCAN__AUDIT__LEVEL", "off")]).await;
     let staff = create(&app, gallery("staff")).await;
-    search(&app, &staff, image("obama.jpg"), json!({"case": "7"})).await;
-    let recorded = ok(&app, "GET", &format!("{staff}/searches"), Value::Null).await;
+    search(&app, &staff, photo("obama.jpg"), json!({"case": "7"})).await;
+    let recorded = read(&app, &format!("{staff}/searches")).await;
     assert_eq!(recorded["results"][0]["details"]["case"], "7");
     assert_eq!(recorded["results"].as_array().unwrap().len(), 1);
 
     let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
     app.database().execute(broken).await;
-    let body = search_body(image("obama.jpg"), json!({}));
+    let body = search_body(photo("obama.jpg"), json!({}));
     let (status, code, _) = refused(&app, "POST", &format!("{staff}/search"), body).await;
     assert_eq!((status, code.as_str()), (503, "audit_unavailable"));
 }
@@ -298,18 +292,17 @@ async fn a_conflict_names_nobody_to_a_key_that_may_not_search() {
         let created = send(&enrolls, &subjects, json!({})).await;
         faces.push(format!("{subjects}/{}/enrollments", text(&created["id"])));
     }
-    let body = json!({"faces": [image("obama.jpg"), image("obama.jpg")]});
+    let body = json!({"faces": [photo("obama.jpg"), photo("obama.jpg")]});
     send(&enrolls, &faces[0], body.clone()).await;
     let hidden = send(&enrolls, &faces[1], body.clone()).await["results"][0].clone();
     assert_eq!(hidden, json!({"status": "rejected", "reason": "conflict"}));
     // Nor whether the person has objected.
-    let mut objections = gallery("objections");
-    objections["kind"] = json!("suppression");
+    let objections = of_kind("suppression", "objections");
     let created = send(&enrolls, "/collections", objections).await;
     let objectors = format!("/collections/{}/subjects", text(&created["id"]));
     let created = send(&enrolls, &objectors, json!({})).await;
     let objector = format!("{objectors}/{}/enrollments", text(&created["id"]));
-    let biden = json!({"faces": [image("biden.jpg"), image("biden.jpg")]});
+    let biden = json!({"faces": [photo("biden.jpg"), photo("biden.jpg")]});
     send(&enrolls, &objector, biden.clone()).await;
     assert_eq!(
         send(&enrolls, &faces[1], biden.clone()).await["results"][0],
@@ -332,7 +325,7 @@ async fn stored_faces_need_the_scope_read() {
     let scan = send(
         &all,
         "/embed?store=true",
-        json!({"images": [image("obama.jpg")]}),
+        json!({"images": [photo("obama.jpg")]}),
     )
     .await;
     let face = json!({"face_id": scan.result()["faces"][0]["face_id"]});
@@ -371,13 +364,13 @@ async fn a_key_can_search_only_so_often_in_a_day() {
         let app = TestApp::with_database(&database, &settings).await;
         let staff = create(&app, gallery("staff")).await;
         let uri = format!("{staff}/search");
-        let body = || search_body(image("biden.jpg"), json!({}));
+        let body = || search_body(photo("biden.jpg"), json!({}));
         ok(&app, "POST", &uri, body()).await;
         let mut two = body();
-        two["faces"] = json!([image("biden.jpg"), image("obama.jpg")]);
+        two["faces"] = json!([photo("biden.jpg"), photo("obama.jpg")]);
         let refused = call(&app, "POST", &format!("{staff}/searches"), two).await;
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-        let wrong = search_body(image("biden.jpg"), json!({"purpose": "another"}));
+        let wrong = search_body(photo("biden.jpg"), json!({"purpose": "another"}));
         let refused = call(&app, "POST", &uri, wrong).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "this is no search");
         ok(&app, "POST", &uri, body()).await;

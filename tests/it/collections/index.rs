@@ -4,15 +4,14 @@ use facescan_recognition::collections::similar::Wanted;
 use facescan_store::{
     Collection, CollectionKey, ErasureTarget, NewEnrollment, NewErasure, Subject, SubjectDetails,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::{
-    ALLOWED, EVERY_THRESHOLD, create, enroll, found, gallery, id, image, ok, search, subject,
-};
+use super::{ALLOWED, EVERY_THRESHOLD, create, enroll, erase, found, gallery, id, search, subject};
 use crate::support::{
     app::TestApp,
     database::{Database, on_postgres, on_sqlite},
+    values::photo,
 };
 
 /// Returns a vector of length 1 that depends on a number.
@@ -98,13 +97,7 @@ async fn two_processes_see_each_others_changes() {
         assert_eq!(nearest(&other, &staff, 7).await, (Some(first[7]), 50));
         let second = add(&other, &staff, 50..80).await;
         assert_eq!(nearest(&one, &staff, 60).await, (Some(second[10]), 80));
-        ok(
-            &other,
-            "DELETE",
-            &format!("{staff}/subjects/{}", first[7]),
-            Value::Null,
-        )
-        .await;
+        erase(&other, &format!("{staff}/subjects/{}", first[7])).await;
         assert_eq!(nearest(&one, &staff, 7).await, (None, 79));
     })
     .await;
@@ -182,12 +175,12 @@ async fn many_faces_of_one_subject_do_not_hide_others() {
     let app = TestApp::with(&[ALLOWED, EVERY_THRESHOLD]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
-    let copies = vec![image("obama.jpg"); 60];
+    let copies = vec![photo("obama.jpg"); 60];
     enroll(&app, &obama, &copies, json!({})).await;
     enroll(&app, &obama, &copies, json!({})).await;
     let biden = subject(&app, &staff, json!({})).await;
-    enroll(&app, &biden, &[image("biden.jpg")], json!({})).await;
+    enroll(&app, &biden, &[photo("biden.jpg")], json!({})).await;
     let options = json!({"threshold": -1, "limit": 2});
-    let answer = search(&app, &staff, image("obama2.jpg"), options).await;
+    let answer = search(&app, &staff, photo("obama2.jpg"), options).await;
     assert_eq!(found(&answer), [id(&obama), id(&biden)]);
 }

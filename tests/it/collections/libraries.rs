@@ -3,18 +3,16 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ALLOWED, call, create, gallery, id, image, ok, search, text};
+use super::{ALLOWED, call, create, erase, gallery, id, of_kind, ok, read, search, text};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
     database::{Database, on_both},
-    values::assert_fields,
+    values::{assert_fields, photo},
 };
 
 fn library(name: &str) -> Value {
-    let mut body = gallery(name);
-    body["kind"] = json!("library");
-    body
+    of_kind("library", name)
 }
 
 /// Enrolls faces in a library and returns the ids of those that were enrolled.
@@ -38,7 +36,7 @@ async fn cluster(app: &TestApp, library: &str, body: Value) -> Value {
     assert_eq!(requested["state"], "queued");
     assert!(app.app.libraries.work_once().await.unwrap());
     let uri = format!("{clusterings}/{}", text(&requested["id"]));
-    let done = ok(app, "GET", &uri, Value::Null).await;
+    let done = read(app, &uri).await;
     assert_eq!(done["state"], "done", "{done}");
     assert_eq!(done["compared"], done["faces"]);
     done
@@ -46,13 +44,13 @@ async fn cluster(app: &TestApp, library: &str, body: Value) -> Value {
 
 /// Returns the people of a library.
 async fn people(app: &TestApp, library: &str) -> Vec<Value> {
-    let answer = ok(app, "GET", &format!("{library}/people"), Value::Null).await;
+    let answer = read(app, &format!("{library}/people")).await;
     answer["results"].as_array().unwrap().clone()
 }
 
 /// Returns the person of an enrolled face, and whether the face is pinned.
 async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>, bool) {
-    let answer = ok(app, "GET", &format!("{library}/enrollments"), Value::Null).await;
+    let answer = read(app, &format!("{library}/enrollments")).await;
     let faces = answer["results"].as_array().unwrap();
     let face = faces.iter().find(|it| it["id"] == face).unwrap();
     let person = face["person_id"].as_str();
@@ -69,10 +67,10 @@ async fn faces_become_people_who_stay() {
 
 async fn story(app: &TestApp) {
     let archive = create(app, library("archive")).await;
-    let obamas = [image("obama.jpg"), image("obama2.jpg"), image("obama3.jpg")];
+    let obamas = [photo("obama.jpg"), photo("obama2.jpg"), photo("obama3.jpg")];
     let obamas = add(app, &archive, &obamas).await;
-    let biden = add(app, &archive, &[image("biden.jpg")]).await;
-    let group = add(app, &archive, &[image("t1.jpg")]).await;
+    let biden = add(app, &archive, &[photo("biden.jpg")]).await;
+    let group = add(app, &archive, &[photo("t1.jpg")]).await;
     assert_eq!((obamas.len(), biden.len(), group.len()), (3, 1, 6));
 
     let done = cluster(app, &archive, json!({})).await;
@@ -89,7 +87,7 @@ async fn story(app: &TestApp) {
     let uri = format!("{archive}/people/{person}");
     let named = ok(app, "PATCH", &uri, json!({"name": "the president"})).await;
     assert_eq!(named["name"], "the president");
-    let answer = search(app, &archive, image("obama.jpg"), json!({})).await;
+    let answer = search(app, &archive, photo("obama.jpg"), json!({})).await;
     assert_eq!(answer["candidates"].as_array().unwrap().len(), 1);
     assert_eq!(answer["candidates"][0]["person_id"], json!(person));
     assert!(answer["candidates"][0].get("subject_id").is_none());
@@ -101,7 +99,7 @@ async fn story(app: &TestApp) {
 
 /// A new face joins its person, and the person keeps the name.
 async fn new_faces_join(app: &TestApp, archive: &str, person: &str) {
-    let again = add(app, archive, &[image("obama2.jpg")]).await;
+    let again = add(app, archive, &[photo("obama2.jpg")]).await;
     let before = person_of(app, archive, &again[0]).await;
     assert_eq!(before, (None, false));
     let done = cluster(app, archive, json!({})).await;
@@ -109,13 +107,13 @@ async fn new_faces_join(app: &TestApp, archive: &str, person: &str) {
     let after = person_of(app, archive, &again[0]).await;
     assert_eq!(after, (Some(person.to_owned()), false));
     let uri = format!("{archive}/people/{person}");
-    let read = ok(app, "GET", &uri, Value::Null).await;
-    assert_fields!(read, {"name": "the president", "faces": 4});
+    let shown = read(app, &uri).await;
+    assert_fields!(shown, {"name": "the president", "faces": 4});
     let uri = format!("{archive}/enrollments?person={person}");
-    let of_person = ok(app, "GET", &uri, Value::Null).await;
+    let of_person = read(app, &uri).await;
     assert_eq!(of_person["results"].as_array().unwrap().len(), 4);
     let uri = format!("{archive}/enrollments/{}", again[0]);
-    ok(app, "DELETE", &uri, Value::Null).await;
+    erase(app, &uri).await;
 }
 
 /// Splits, merges and single decisions stay when all faces are grouped again.
@@ -148,7 +146,7 @@ async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[
     ok(app, "PUT", &uri, json!({"person_id": null})).await;
     cluster(app, archive, full.clone()).await;
     assert_eq!(person_of(app, archive, &faces[1]).await, (None, true));
-    ok(app, "DELETE", &uri, Value::Null).await;
+    erase(app, &uri).await;
     assert_eq!(person_of(app, archive, &faces[1]).await, (None, false));
     cluster(app, archive, full).await;
     let again = person_of(app, archive, &faces[1]).await;
@@ -159,38 +157,32 @@ async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[
 async fn erased_faces_leave(app: &TestApp, archive: &str, (person, faces): (&str, &[String])) {
     let uri = format!("{archive}/people/{person}");
     for (face, left) in faces.iter().zip([2, 1]) {
-        ok(
-            app,
-            "DELETE",
-            &format!("{archive}/enrollments/{face}"),
-            Value::Null,
-        )
-        .await;
-        let read = ok(app, "GET", &uri, Value::Null).await;
-        assert_eq!(read["faces"], json!(left));
+        erase(app, &format!("{archive}/enrollments/{face}")).await;
+        let shown = read(app, &uri).await;
+        assert_eq!(shown["faces"], json!(left));
     }
     let last = format!("{archive}/enrollments/{}", faces[2]);
-    ok(app, "DELETE", &last, Value::Null).await;
+    erase(app, &last).await;
     assert_eq!(
         call(app, "GET", &uri, Value::Null).await.status,
         StatusCode::NOT_FOUND
     );
     a_person_is_erased_with_all_faces(app, archive).await;
-    ok(app, "DELETE", archive, Value::Null).await;
+    erase(app, archive).await;
     let gone = call(app, "GET", &format!("{archive}/people"), Value::Null).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
 }
 
 async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
-    let obamas = [image("obama.jpg"), image("obama2.jpg")];
+    let obamas = [photo("obama.jpg"), photo("obama2.jpg")];
     add(app, archive, &obamas).await;
     cluster(app, archive, json!({})).await;
     let person = text(&people(app, archive).await[0]["id"]);
-    let before = search(app, archive, image("obama3.jpg"), json!({})).await;
+    let before = search(app, archive, photo("obama3.jpg"), json!({})).await;
     assert_eq!(before["candidates"][0]["person_id"], json!(person));
     let report = ok(app, "POST", "/erasures", json!({"person": person})).await;
     assert_eq!(report["erased"]["enrollments"], 2);
-    let after = search(app, archive, image("obama3.jpg"), json!({})).await;
+    let after = search(app, archive, photo("obama3.jpg"), json!({})).await;
     assert_eq!(after["candidates"], json!([]));
     assert_eq!(people(app, archive).await, [] as [Value; 0]);
     add(app, archive, &obamas).await;
@@ -201,7 +193,7 @@ async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
         assert_eq!(call(app, "DELETE", &uri, Value::Null).await.status, status);
     }
     // The faces of nobody stay.
-    let faces = ok(app, "GET", &format!("{archive}/enrollments"), Value::Null).await;
+    let faces = read(app, &format!("{archive}/enrollments")).await;
     assert_eq!(faces["results"].as_array().unwrap().len(), 7);
 }
 
@@ -210,7 +202,7 @@ async fn a_person_is_erased_with_all_faces(app: &TestApp, archive: &str) {
 async fn a_clustering_is_cancelled() {
     let app = TestApp::with(&[ALLOWED]).await;
     let archive = create(&app, library("archive")).await;
-    add(&app, &archive, &[image("obama.jpg"), image("obama2.jpg")]).await;
+    add(&app, &archive, &[photo("obama.jpg"), photo("obama2.jpg")]).await;
     let clusterings = format!("{archive}/clusterings");
     let requested = ok(&app, "POST", &clusterings, json!({})).await;
     let cancel = format!("{clusterings}/{}/cancel", text(&requested["id"]));
@@ -365,7 +357,7 @@ async fn what_a_library_refuses() {
     // A library without faces has no people.
     assert!(app.app.libraries.work_once().await.unwrap());
     assert!(!app.app.libraries.work_once().await.unwrap());
-    let listed = ok(&app, "GET", &format!("{archive}/clusterings"), Value::Null).await;
+    let listed = read(&app, &format!("{archive}/clusterings")).await;
     let [only] = &listed["results"].as_array().unwrap()[..] else {
         panic!("{listed}");
     };
@@ -376,13 +368,11 @@ async fn what_a_library_refuses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn suppressed_people_are_not_enrolled_in_a_library() {
     let app = TestApp::with(&[ALLOWED]).await;
-    let mut objections = gallery("objections");
-    objections["kind"] = json!("suppression");
-    let objections = create(&app, objections).await;
+    let objections = create(&app, of_kind("suppression", "objections")).await;
     let person = super::subject(&app, &objections, json!({})).await;
-    super::enroll(&app, &person, &[image("obama.jpg")], json!({})).await;
+    super::enroll(&app, &person, &[photo("obama.jpg")], json!({})).await;
     let archive = create(&app, library("archive")).await;
-    let body = json!({"faces": [image("obama2.jpg"), image("biden.jpg")]});
+    let body = json!({"faces": [photo("obama2.jpg"), photo("biden.jpg")]});
     let answer = ok(&app, "POST", &format!("{archive}/enrollments"), body).await;
     let status = |entry: usize| &answer["results"][entry]["faces"][0]["status"];
     assert_eq!(

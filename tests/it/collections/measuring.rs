@@ -5,7 +5,7 @@ use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{
-    ALLOWED, call, create, enroll, found, gallery, id, image, ok, search, search_body, subject,
+    ALLOWED, call, create, enroll, found, gallery, id, of_kind, ok, search, search_body, subject,
     text,
 };
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     support::{
         app::TestApp,
         database::{Database, on_both},
+        values::photo,
     },
 };
 
@@ -41,12 +42,10 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
         format!("{uri}/{}", text(&created["id"]))
     };
     let staff = new("/collections", gallery("staff")).await;
-    let mut library = gallery("archive");
-    library["kind"] = json!("library");
-    let library = new("/collections", library).await;
+    let library = new("/collections", of_kind("library", "archive")).await;
     let person = new(&format!("{staff}/subjects"), json!({})).await;
 
-    let body = json!({"images": [image("obama.jpg")], "options": {"crops": true}});
+    let body = json!({"images": [photo("obama.jpg")], "options": {"crops": true}});
     let scan = post(&all, "/embed?store=false", &body).await.result();
     let pixels = json!({"data": scan["faces"][0]["crop"]});
     let vector = json!({"faces": [axis(&app, 7)]});
@@ -98,10 +97,8 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
 async fn a_threshold_below_the_floor_is_refused_with_the_floor() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
-    let mut library = gallery("archive");
-    library["kind"] = json!("library");
-    let library = create(&app, library).await;
-    let search = |options: Value| search_body(image("obama.jpg"), options);
+    let library = create(&app, of_kind("library", "archive")).await;
+    let search = |options: Value| search_body(photo("obama.jpg"), options);
     let mut patch = gallery("loose");
     patch["far"] = json!(0.05);
     for (method, uri, body, part) in [
@@ -183,8 +180,8 @@ async fn similarities_and_thresholds_are_hundredths() {
     let app = TestApp::with(&[ALLOWED]).await;
     let staff = create(&app, gallery("staff")).await;
     let obama = subject(&app, &staff, json!({})).await;
-    enroll(&app, &obama, &[image("obama2.jpg")], json!({})).await;
-    let answer = search(&app, &staff, image("obama.jpg"), json!({})).await;
+    enroll(&app, &obama, &[photo("obama2.jpg")], json!({})).await;
+    let answer = search(&app, &staff, photo("obama.jpg"), json!({})).await;
     let hundredths = |value: &Value| {
         let hundredths = value.as_f64().unwrap() * 100.0;
         assert!((hundredths - hundredths.round()).abs() < 1e-4, "{value}");
@@ -204,7 +201,7 @@ async fn similarities_and_thresholds_are_hundredths() {
         let close = search(
             &app,
             &staff,
-            image("obama.jpg"),
+            photo("obama.jpg"),
             json!({"threshold": threshold}),
         )
         .await;
@@ -215,8 +212,8 @@ async fn similarities_and_thresholds_are_hundredths() {
     // The one that was enrolled first comes first, although another one is as similar.
     let twin = subject(&app, &staff, json!({})).await;
     let allowed = json!({"allow_conflicts": true});
-    enroll(&app, &twin, &[image("obama2.jpg")], allowed).await;
-    let answer = search(&app, &staff, image("obama.jpg"), json!({"limit": 1})).await;
+    enroll(&app, &twin, &[photo("obama2.jpg")], allowed).await;
+    let answer = search(&app, &staff, photo("obama.jpg"), json!({"limit": 1})).await;
     assert_eq!(found(&answer), [id(&obama)]);
 }
 
@@ -237,11 +234,11 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let subjects = format!("/collections/{}/subjects", text(&created["id"]));
     let created = post(&subjects, json!({})).await.json();
     let faces = format!("{subjects}/{}/enrollments", text(&created["id"]));
-    let two = json!({"faces": [image("obama.jpg"), image("obama2.jpg")]});
+    let two = json!({"faces": [photo("obama.jpg"), photo("obama2.jpg")]});
     assert_eq!(post(&faces, two.clone()).await.status, StatusCode::OK);
     let refused = post(&faces, two.clone()).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "one is left");
-    let one = json!({"faces": [image("obama3.jpg")]});
+    let one = json!({"faces": [photo("obama3.jpg")]});
     assert_eq!(post(&faces, one.clone()).await.status, StatusCode::OK);
     assert_eq!(
         post(&faces, one.clone()).await.status,
@@ -252,8 +249,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     unchecked["options"] = json!({"allow_conflicts": true});
     assert_eq!(post(&faces, unchecked.clone()).await.status, StatusCode::OK);
     // With a suppression collection, these are compared too, and faces of libraries.
-    let mut objections = gallery("objections");
-    objections["kind"] = json!("suppression");
+    let objections = of_kind("suppression", "objections");
     let created = post("/collections", objections).await.json();
     let objectors = format!("/collections/{}/subjects", text(&created["id"]));
     let created = post(&objectors, json!({})).await.json();
@@ -263,8 +259,7 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
         post(&faces, unchecked).await.status,
         StatusCode::TOO_MANY_REQUESTS
     );
-    let mut library = gallery("archive");
-    library["kind"] = json!("library");
+    let library = of_kind("library", "archive");
     let created = post("/collections", library).await.json();
     let library = format!("/collections/{}/enrollments", text(&created["id"]));
     assert_eq!(

@@ -7,11 +7,11 @@ use facescan_recognition::{
     index::{IndexKind, IndexQuery},
 };
 use facescan_store::{Collection, IndexRow};
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    ALLOWED, EVERY_THRESHOLD, create, gallery,
+    ALLOWED, EVERY_THRESHOLD, create, erase, gallery,
     index::{add, collection, nearest, vector},
     ok, story,
 };
@@ -62,11 +62,10 @@ async fn assert_same(app: &TestApp, server: &QdrantServer, uri: &str) {
     assert_eq!(server.position(of.id).await, Some(position));
 }
 
-/// Erases subjects.
-async fn erase(app: &TestApp, uri: &str, subjects: &[Uuid]) {
+async fn erase_subjects(app: &TestApp, uri: &str, subjects: &[Uuid]) {
     for subject in subjects {
         let uri = format!("{uri}/subjects/{subject}");
-        ok(app, "DELETE", &uri, Value::Null).await;
+        erase(app, &uri).await;
     }
 }
 
@@ -90,7 +89,7 @@ async fn two_servers_see_each_others_changes() {
             assert_eq!(nearest(&other, &staff, 7).await, (Some(first[7]), 50));
             let second = add(&other, &staff, 50..80).await;
             assert_eq!(nearest(&one, &staff, 60).await, (Some(second[10]), 80));
-            erase(&other, &staff, &first[..20]).await;
+            erase_subjects(&other, &staff, &first[..20]).await;
             // Both apply the same changes at the same time.
             let third = add(&one, &staff, 80..90).await;
             let both =
@@ -237,7 +236,7 @@ async fn a_server_that_is_far_behind_gets_all_rows_and_loses_the_others() {
         assert_eq!(nearest(&app, &staff, 3).await, (Some(subjects[3]), 30));
         // The first, the last and others.
         let erased = [0, 7, 8, 29].map(|number| subjects[number]);
-        erase(&app, &staff, &erased).await;
+        erase_subjects(&app, &staff, &erased).await;
         let of = collection(&app, &staff).await;
         let store = &app.app.collections.store;
         let trimmed = store.trim_index_changes(of.id, of.position);
@@ -261,7 +260,7 @@ async fn erased_faces_and_collections_leave_the_server() {
         let subjects = add(&app, &staff, 0..10).await;
         add(&app, &guests, 0..5).await;
         refresh(&app).await;
-        erase(&app, &staff, &subjects[2..4]).await;
+        erase_subjects(&app, &staff, &subjects[2..4]).await;
         let id = id_of(&app, &staff).await;
         assert_eq!(server.rows(id).await.len(), 10, "nobody has refreshed it");
         refresh(&app).await;
@@ -293,7 +292,7 @@ async fn rows_that_came_back_are_removed_by_the_next_process() {
         let of = collection(&app, &staff).await;
         refresh(&app).await;
         let erased = stored_rows(&app, &staff).await[3];
-        erase(&app, &staff, &subjects[3..4]).await;
+        erase_subjects(&app, &staff, &subjects[3..4]).await;
         refresh(&app).await;
         let gone = Uuid::now_v7();
         server.put(of.id, erased, vector(3, of.dim as usize)).await;

@@ -296,9 +296,9 @@ impl TestApp {
     }
 }
 
-/// Posts a picture as a raw body, and returns its result. The status must be 200.
-pub async fn result_of(app: &TestApp, uri: &str, picture: &str) -> Value {
-    app.post(uri, image_file(picture)).await.result()
+/// Posts a photo as a raw body, and returns its result. The status must be 200.
+pub async fn result_of(app: &TestApp, uri: &str, photo: &str) -> Value {
+    app.post(uri, image_file(photo)).await.result()
 }
 
 /// Listens on a free loopback port.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::app::image_file;
 
-/// Returns a picture as an image of a request in JSON.
-pub fn picture(name: &str) -> Value {
+/// Returns a photo as an image of a request in JSON.
+pub fn photo(name: &str) -> Value {
     json!({"data": BASE64_STANDARD.encode(image_file(name))})
 }
 

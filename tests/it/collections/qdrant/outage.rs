@@ -4,15 +4,14 @@ use serde_json::json;
 use url::Url;
 
 use super::{
-    super::{
-        ALLOWED, call, create, enroll, found, gallery, id, image, search, search_body, subject,
-    },
+    super::{ALLOWED, call, create, enroll, found, gallery, id, search, search_body, subject},
     start, with_qdrant,
 };
 use crate::support::{
     app::TestApp,
     chaos_proxy::ChaosProxy,
     qdrant::{QdrantServer, is_external},
+    values::photo,
 };
 
 async fn proxy_of(server: &QdrantServer) -> ChaosProxy {
@@ -34,10 +33,10 @@ async fn searches_are_refused_while_the_server_is_away() {
         let app = TestApp::with(&settings).await;
         let staff = create(&app, gallery("staff")).await;
         let obama = subject(&app, &staff, json!({})).await;
-        enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
+        enroll(&app, &obama, &[photo("obama.jpg")], json!({})).await;
         let uri = format!("{staff}/search");
         let faces = format!("{obama}/enrollments");
-        let body = || search_body(image("obama2.jpg"), json!({}));
+        let body = || search_body(photo("obama2.jpg"), json!({}));
         for is_frozen in [false, true] {
             match is_frozen {
                 true => proxy.freeze(),
@@ -47,14 +46,14 @@ async fn searches_are_refused_while_the_server_is_away() {
             refused.assert_error(503, "index_unavailable");
             let detail = refused.json()["detail"].to_string();
             assert!(!detail.contains("127.0.0.1"), "{detail}");
-            let new = json!({"faces": [image("obama3.jpg")], "options": {}});
+            let new = json!({"faces": [photo("obama3.jpg")], "options": {}});
             let refused = call(&app, "POST", &faces, new).await;
             refused.assert_error(503, "index_unavailable");
             app.app.collections.index.refresh().await.unwrap_err();
             // What needs no search still works.
             subject(&app, &staff, json!({})).await;
             proxy.restore();
-            let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+            let answer = search(&app, &staff, photo("obama2.jpg"), json!({})).await;
             assert_eq!(found(&answer), [id(&obama)], "{is_frozen}");
             app.app.collections.index.refresh().await.unwrap();
         }
@@ -70,7 +69,7 @@ async fn a_server_starts_without_the_index_and_uses_it_later() {
             let app = start(&url, &server).await;
             staff = create(&app, gallery("staff")).await;
             let obama = subject(&app, &staff, json!({})).await;
-            enroll(&app, &obama, &[image("obama.jpg")], json!({})).await;
+            enroll(&app, &obama, &[photo("obama.jpg")], json!({})).await;
         }
         let mut proxy = proxy_of(&server).await;
         proxy.cut().await;
@@ -80,7 +79,7 @@ async fn a_server_starts_without_the_index_and_uses_it_later() {
         let app = TestApp::with(&settings).await;
         app.app.collections.index.load().await.unwrap_err();
         proxy.restore();
-        let answer = search(&app, &staff, image("obama2.jpg"), json!({})).await;
+        let answer = search(&app, &staff, photo("obama2.jpg"), json!({})).await;
         assert_eq!(answer["candidates"].as_array().unwrap().len(), 1);
     })
     .await;
@@ -96,7 +95,7 @@ async fn a_wrong_key_is_an_outage() {
         "another key".clone_into(&mut server.key);
         let app = start(&url, &server).await;
         let staff = create(&app, gallery("staff")).await;
-        let body = search_body(image("obama.jpg"), json!({}));
+        let body = search_body(photo("obama.jpg"), json!({}));
         let refused = call(&app, "POST", &format!("{staff}/search"), body).await;
         refused.assert_error(503, "index_unavailable");
     })
