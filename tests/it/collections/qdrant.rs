@@ -1,12 +1,8 @@
-//! The index on a Qdrant server: what it proposes, and how it follows the database.
+//! The index on a Qdrant server: how it follows the database. `indexes` tests what it proposes.
 
 mod outage;
 
-use facescan_recognition::{
-    collections::similar::{SimilarFaces, Wanted},
-    index::{IndexKind, IndexQuery},
-};
-use facescan_store::{Collection, IndexRow};
+use facescan_store::IndexRow;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -100,80 +96,6 @@ async fn two_servers_see_each_others_changes() {
             assert_same(&one, &server, &staff).await;
         })
         .await;
-    })
-    .await;
-}
-
-/// The approximate answers of few faces are those of the exact index.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_answers_are_those_of_the_exact_index() {
-    with_qdrant(|url, server| async move {
-        let exact = TestApp::with(&[("DATABASE_URL", &url), ALLOWED]).await;
-        let app = start(&url, &server).await;
-        let staff = create(&app, gallery("staff")).await;
-        add(&app, &staff, 0..200).await;
-        let of = collection(&app, &staff).await;
-        for number in 190..210 {
-            let (found, expected) = (
-                similar(&app, &of, number).await,
-                similar(&exact, &of, number).await,
-            );
-            assert_eq!(found.faces, expected.faces, "{number}");
-            assert_eq!(found.faces.len(), 10);
-            assert_eq!(
-                (found.searched, found.position),
-                (expected.searched, expected.position)
-            );
-            assert_eq!((found.is_exact, expected.is_exact), (false, true));
-        }
-    })
-    .await;
-}
-
-async fn similar(app: &TestApp, of: &Collection, number: usize) -> SimilarFaces {
-    let wanted = Wanted {
-        threshold: -1.0,
-        limit: 10,
-        by_subject: false,
-        must_be_exact: false,
-    };
-    let vector = vector(number, of.dim as usize);
-    let similar = app.app.collections.similar(of, &vector, wanted).await;
-    similar.unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn no_row_of_another_collection_is_proposed() {
-    with_qdrant(|url, server| async move {
-        let app = start(&url, &server).await;
-        let (staff, guests) = (
-            create(&app, gallery("staff")).await,
-            create(&app, gallery("guests")).await,
-        );
-        add(&app, &staff, 0..20).await;
-        // The same vectors.
-        add(&app, &guests, 0..30).await;
-        let index = &app.app.collections.index;
-        assert_eq!(index.kind(), IndexKind::Qdrant);
-        for uri in [&staff, &guests] {
-            let of = collection(&app, uri).await;
-            let vectors = [3, 5].map(|number| vector(number, of.dim as usize));
-            let query = IndexQuery {
-                collection: of.index_position(),
-                vectors: &vectors,
-                rows: 100,
-                must_be_exact: false,
-            };
-            let proposals = index.propose(query).await.unwrap();
-            assert_eq!(proposals.rows.len(), 2);
-            let expected = stored_rows(&app, uri).await;
-            for proposed in &proposals.rows {
-                let mut rows: Vec<u64> = proposed.iter().map(|proposal| proposal.row).collect();
-                rows.sort_unstable();
-                assert_eq!(rows, expected);
-                assert!((proposed[0].similarity - 1.0).abs() < 1e-3, "{proposed:?}");
-            }
-        }
     })
     .await;
 }
