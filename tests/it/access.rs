@@ -7,19 +7,19 @@ mod refusals;
 mod routes;
 mod tenants;
 
-use axum::{
-    body::Body,
-    http::{Request, header::AUTHORIZATION},
-};
+use axum::body::Body;
 use facescan::access::{self, keys::NewKey};
 use facescan_config::scope::Scope;
 use secrecy::ExposeSecret;
 
 use crate::support::app::{Reply, TestApp};
 
+/// The setting with which callers need a key.
+pub(crate) const LOCKED: (&str, &str) = ("FACESCAN__ACCESS__MODE", "required");
+
 /// Starts an application whose callers need a key.
 async fn locked() -> TestApp {
-    TestApp::with(&[("FACESCAN__ACCESS__MODE", "required")]).await
+    TestApp::with(&[LOCKED]).await
 }
 
 /// Creates a key and returns its text.
@@ -43,12 +43,15 @@ pub(crate) async fn send(
     (method, uri): (&str, &str),
     body: impl Into<Body>,
 ) -> Reply {
-    let request = Request::builder()
-        .method(method)
-        .uri(uri)
-        .header(AUTHORIZATION, format!("Bearer {key}"))
-        .header("content-type", "application/json")
-        .body(body.into())
-        .unwrap();
-    app.send(request).await
+    let authorization = format!("Bearer {key}");
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("content-type", "application/json"),
+    ];
+    app.call(method, uri, &headers, body).await
+}
+
+/// Returns the status of a request with a key and without a body.
+async fn status(app: &TestApp, key: &str, request: (&str, &str)) -> u16 {
+    send(app, key, request, "").await.status.as_u16()
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    access::key,
+    access::{LOCKED, key},
     support::app::{TestApp, image_file},
 };
 
@@ -27,11 +27,9 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app
-        .app
-        .admission
-        .try_admit(&"default".into(), Priority::Interactive, 2)
-        .unwrap();
+    let admission = &app.app.admission;
+    let held = admission.try_admit(&"default".into(), Priority::Interactive, 2);
+    let held = held.unwrap();
     let refused = app.post("/detect?store=false", image_file("t1.jpg")).await;
     refused.assert_error(429, "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
@@ -42,16 +40,12 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
     drop(held);
     let served = app.post("/detect?store=false", image_file("t1.jpg")).await;
     assert_eq!(served.status, StatusCode::OK);
-    let metrics = app.get("/metrics").await;
-    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
-    for line in [
+    app.assert_metrics(&[
         "facescan_refused_total{reason=\"interactive\"} 1",
         "facescan_requests_total{route=\"/detect\",status=\"429\"} 1",
         "facescan_images_in_flight{priority=\"bulk\"} 0",
         "facescan_batch_rows_count{operation=\"face_detection\"} 2",
-    ] {
-        assert!(text.contains(line), "{line} in {text}");
-    }
+    ]);
 }
 
 #[tokio::test]
@@ -62,11 +56,9 @@ async fn a_request_is_admitted_with_all_its_images_or_with_none() {
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
-    let held = app
-        .app
-        .admission
-        .try_admit(&"other".into(), Priority::Interactive, 2)
-        .unwrap();
+    let admission = &app.app.admission;
+    let held = admission.try_admit(&"other".into(), Priority::Interactive, 2);
+    let held = held.unwrap();
     let body = |images: usize| {
         json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
             .to_string()
@@ -90,12 +82,8 @@ async fn the_total_size_of_bodies_is_checked_before_they_are_read() {
         .admission
         .try_reserve_body(&"other".into(), 1_000_000)
         .unwrap();
-    let refused = Request::post("/detect?store=false")
-        .header(CONTENT_TYPE, "image/jpeg")
-        .header("content-length", "500000")
-        .body(Body::empty())
-        .unwrap();
-    let refused = app.send(refused).await;
+    let headers = [("content-type", "image/jpeg"), ("content-length", "500000")];
+    let refused = app.call("POST", "/detect", &headers, "").await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     drop(held);
 }
@@ -103,24 +91,25 @@ async fn the_total_size_of_bodies_is_checked_before_they_are_read() {
 #[tokio::test]
 async fn a_client_can_shorten_its_deadline_but_not_extend_it() {
     let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "30000")]).await;
-    let request = |timeout: &str| {
-        Request::post("/detect?store=false")
-            .header(CONTENT_TYPE, "image/jpeg")
-            .header("x-request-timeout-ms", timeout)
-            .body(Body::from(image_file("t1.jpg")))
-            .unwrap()
+    let within = async |timeout: &str| {
+        let headers = [
+            ("content-type", "image/jpeg"),
+            ("x-request-timeout-ms", timeout),
+        ];
+        let image = image_file("t1.jpg");
+        app.call("POST", "/detect?store=false", &headers, image)
+            .await
     };
-    let late = app.send(request("1")).await;
+    let late = within("1").await;
     assert_eq!(late.status, StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(
         late.json()["detail"],
         "the request took longer than 1 ms; send fewer images, or allow more time"
     );
-    assert_eq!(app.send(request("60000")).await.status, StatusCode::OK);
+    assert_eq!(within("60000").await.status, StatusCode::OK);
     for wrong in ["0", "-1", "1.5", "soon", ""] {
-        let refused = app.send(request(wrong)).await;
-        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{wrong}");
-        assert_eq!(refused.code(), "invalid_option", "{wrong}");
+        let refused = within(wrong).await;
+        refused.assert_error_of(wrong, 422, "invalid_option");
     }
 }
 
@@ -199,12 +188,8 @@ async fn bodies_that_do_not_arrive_leave_others_the_byte_budget() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_bodies_of_one_tenant_leave_requests_to_others() {
-    let app = TestApp::with(&[
-        ("FACESCAN__ACCESS__MODE", "required"),
-        ("FACESCAN__ADMISSION__MAX_REQUESTS", "2"),
-    ])
-    .await;
-    let app = Arc::new(app);
+    let limit = ("FACESCAN__ADMISSION__MAX_REQUESTS", "2");
+    let app = Arc::new(TestApp::with(&[LOCKED, limit]).await);
     let alice = key(&app, "alice", &[Scope::Infer]).await;
     let bob = key(&app, "bob", &[Scope::Infer]).await;
     let of = |mut request: Request<Body>, key: &str| {
@@ -256,8 +241,7 @@ async fn a_body_that_outgrows_the_byte_budget_is_refused() {
             .headers_mut()
             .insert(CONTENT_TYPE, format.parse().unwrap());
         let refused = app.send(request).await;
-        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{format}");
-        assert_eq!(refused.code(), "overloaded");
+        refused.assert_error_of(format, 429, "overloaded");
     }
     drop(held);
     let reply = app.post("/detect?store=false", image_file("t1.jpg")).await;

@@ -49,11 +49,11 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-fn gallery(name: &str) -> Value {
+pub(crate) fn gallery(name: &str) -> Value {
     json!({"name": name, "purpose": "entry control", "legal_basis": "consent", "retention_days": 30})
 }
 
-fn of_kind(kind: &str, name: &str) -> Value {
+pub(crate) fn of_kind(kind: &str, name: &str) -> Value {
     let mut body = gallery(name);
     body["kind"] = json!(kind);
     body

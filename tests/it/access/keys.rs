@@ -1,17 +1,14 @@
 //! The life of a key.
 
-use axum::{
-    body::Body,
-    http::{Request, StatusCode},
-};
-use base64::{Engine, prelude::BASE64_STANDARD};
+use axum::{body::Body, http::StatusCode};
 use facescan_config::scope::Scope;
 use serde_json::json;
 
-use super::{key, locked, send};
+use super::{LOCKED, key, locked, send, status};
 use crate::support::{
     app::{Reply, TestApp, image_file},
     cli::facescan,
+    values::photo,
 };
 
 #[tokio::test]
@@ -27,10 +24,7 @@ async fn a_key_is_shown_once_used_and_revoked() {
     assert!(text.starts_with(&format!("fsk_{id}_")));
     assert_eq!(created["scopes"], json!(["read", "infer"]));
 
-    assert_eq!(
-        send(&app, &text, ("GET", "/models"), "").await.status,
-        StatusCode::OK
-    );
+    assert_eq!(status(&app, &text, ("GET", "/models")).await, 200);
     let listed = send(&app, &admin, ("GET", "/keys"), "").await;
     assert!(
         !String::from_utf8_lossy(&listed.body).contains(&text[21..]),
@@ -48,20 +42,10 @@ async fn a_key_is_shown_once_used_and_revoked() {
     }
 
     let uri = format!("/keys/{id}");
-    assert_eq!(
-        send(&app, &admin, ("DELETE", &uri), "").await.status,
-        StatusCode::NO_CONTENT
-    );
-    assert_eq!(
-        send(&app, &text, ("GET", "/models"), "").await.status,
-        StatusCode::UNAUTHORIZED
-    );
-    assert_eq!(
-        send(&app, &admin, ("DELETE", "/keys/0000"), "")
-            .await
-            .status,
-        StatusCode::NOT_FOUND
-    );
+    assert_eq!(status(&app, &admin, ("DELETE", &uri)).await, 204);
+    assert_eq!(status(&app, &text, ("GET", "/models")).await, 401);
+    let unknown = ("DELETE", "/keys/0000");
+    assert_eq!(status(&app, &admin, unknown).await, 404);
 }
 
 #[tokio::test]
@@ -76,24 +60,17 @@ async fn a_wrong_key_is_refused_and_a_field_that_is_not_valid_is_named() {
         format!("fsk_{id}_"),
         admin.replace(id, "0123456789abcdef"),
     ] {
-        let reply = send(&app, &wrong, ("GET", "/keys"), "").await;
-        assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{wrong}");
+        assert_eq!(status(&app, &wrong, ("GET", "/keys")).await, 401, "{wrong}");
     }
-    for (body, code) in [
-        (json!({"name": "", "scopes": ["read"]}), "invalid_option"),
-        (json!({"name": "a", "scopes": []}), "invalid_option"),
-        (
-            json!({"name": "a", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}),
-            "invalid_option",
-        ),
-        (json!({"name": "a", "scopes": ["root"]}), "invalid_option"),
-        (
-            json!({"name": "a", "scopes": ["read"], "tenant": "other"}),
-            "invalid_option",
-        ),
+    for body in [
+        json!({"name": "", "scopes": ["read"]}),
+        json!({"name": "a", "scopes": []}),
+        json!({"name": "a", "scopes": ["read"], "expires_at": "2001-01-01T00:00:00Z"}),
+        json!({"name": "a", "scopes": ["root"]}),
+        json!({"name": "a", "scopes": ["read"], "tenant": "other"}),
     ] {
         let reply = send(&app, &admin, ("POST", "/keys"), body.to_string()).await;
-        assert_eq!(reply.code(), code, "{body}");
+        assert_eq!(reply.code(), "invalid_option", "{body}");
     }
 }
 
@@ -104,32 +81,25 @@ async fn a_server_that_needs_no_key_manages_none() {
     let refused = app.post_as("/keys", "application/json", body).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     assert_eq!(app.get("/keys").await.code(), "forbidden");
-    let strange = facescan([
-        "keys", "create", "--name", "a", "--scopes", "read", "--tenant", "a b", "--digest",
-    ]);
-    let output = { strange }.output().unwrap();
+    let strange = "keys create --name a --scopes read --digest --tenant";
+    let mut strange = facescan(strange.split(' '));
+    let output = strange.arg("a b").output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[tokio::test]
 async fn a_known_key_works_while_the_database_is_away() {
-    let settings = [
-        ("FACESCAN__ACCESS__MODE", "required"),
-        // Each request reads the key again.
-        ("FACESCAN__ACCESS__KEY_CACHE_S", "0"),
-    ];
-    let app = TestApp::with(&settings).await;
+    // Each request reads the key again.
+    let app = TestApp::with(&[LOCKED, ("FACESCAN__ACCESS__KEY_CACHE_S", "0")]).await;
     let (known, other) = (
         key(&app, "default", &[Scope::Infer]).await,
         key(&app, "default", &[Scope::Infer]).await,
     );
     let detect = async |key: &str| {
-        let request = Request::post("/detect?store=false")
-            .header("x-api-key", key)
-            .header("content-type", "image/jpeg")
-            .body(Body::from(image_file("t1.jpg")))
-            .unwrap();
-        app.send(request).await
+        let headers = [("x-api-key", key), ("content-type", "image/jpeg")];
+        let image = image_file("t1.jpg");
+        app.call("POST", "/detect?store=false", &headers, image)
+            .await
     };
     assert_eq!(detect(&known).await.status, StatusCode::OK);
     app.app.store.close().await;
@@ -140,42 +110,18 @@ async fn a_known_key_works_while_the_database_is_away() {
 
 #[tokio::test]
 async fn a_key_of_the_settings_needs_no_database() {
-    let created = facescan([
-        "keys",
-        "create",
-        "--name",
-        "edge",
-        "--scopes",
-        "infer,read",
-        "--tenant",
-        "edge",
-        "--digest",
-    ])
-    .output()
-    .unwrap();
+    let create = "keys create --name edge --scopes infer,read --tenant edge --digest";
+    let created = facescan(create.split(' ')).output().unwrap();
     assert!(created.status.success(), "{created:?}");
     let text = String::from_utf8(created.stdout).unwrap();
     let (key, entry) = text.trim().split_once('\n').unwrap();
     let entries = format!("[{entry}]");
-    let settings = [
-        ("FACESCAN__ACCESS__MODE", "required"),
-        ("FACESCAN__ACCESS__KEYS", entries.as_str()),
-    ];
-    let app = TestApp::with(&settings).await;
+    let app = TestApp::with(&[LOCKED, ("FACESCAN__ACCESS__KEYS", &entries)]).await;
     app.app.store.close().await;
-    assert_eq!(
-        send(&app, key, ("GET", "/models"), "").await.status,
-        StatusCode::OK
-    );
-    assert_eq!(
-        send(&app, key, ("GET", "/keys"), "").await.status,
-        StatusCode::FORBIDDEN
-    );
+    assert_eq!(status(&app, key, ("GET", "/models")).await, 200);
+    assert_eq!(status(&app, key, ("GET", "/keys")).await, 403);
     let wrong = format!("{key}x");
-    assert_eq!(
-        send(&app, &wrong, ("GET", "/models"), "").await.status,
-        StatusCode::UNAUTHORIZED
-    );
+    assert_eq!(status(&app, &wrong, ("GET", "/models")).await, 401);
 }
 
 #[test]
@@ -210,7 +156,7 @@ fn a_public_server_that_nobody_could_use_does_not_start() {
 #[tokio::test]
 async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
     let settings = [
-        ("FACESCAN__ACCESS__MODE", "required"),
+        LOCKED,
         ("FACESCAN__RATE_LIMITS__KEY_REQUESTS_PER_S", "1"),
         ("FACESCAN__RATE_LIMITS__BURST_S", "3600"),
     ];
@@ -232,27 +178,20 @@ async fn a_key_that_sends_too_much_waits_and_another_one_does_not() {
     refused.assert_error(429, "rate_limited");
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(left(&refused), "\"key-requests\";r=0;t=1");
-    let metrics = app.app.metrics.text().unwrap();
-    let counted = "facescan_refused_total{reason=\"rate_limit\"} 1\n";
-    assert!(metrics.contains(counted), "{metrics}");
-    let other = send(&app, &second, ("GET", "/models"), "").await;
-    assert_eq!(other.status, StatusCode::OK);
+    app.assert_metrics(&["facescan_refused_total{reason=\"rate_limit\"} 1\n"]);
+    assert_eq!(status(&app, &second, ("GET", "/models")).await, 200);
 }
 
 #[tokio::test]
 async fn a_tenant_has_only_so_many_waiting_items() {
-    let settings = [
-        ("FACESCAN__ACCESS__MODE", "required"),
-        ("FACESCAN__RATE_LIMITS__TENANT_WAITING_ITEMS", "3"),
-    ];
-    let app = TestApp::with(&settings).await;
+    let limit = ("FACESCAN__RATE_LIMITS__TENANT_WAITING_ITEMS", "3");
+    let app = TestApp::with(&[LOCKED, limit]).await;
     let (first, second) = (
         key(&app, "first", &[Scope::Batch]).await,
         key(&app, "second", &[Scope::Batch]).await,
     );
     let submit = async |key: &str, items: usize| {
-        let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
-        let items: Vec<_> = (0..items).map(|_| json!({"data": data})).collect();
+        let items = vec![photo("t1.jpg"); items];
         let body = json!({"operation": "detect", "items": items}).to_string();
         send(&app, key, ("POST", "/batches"), body).await
     };
@@ -273,7 +212,7 @@ async fn a_tenant_has_only_so_many_waiting_items() {
 #[tokio::test]
 async fn pixels_and_streamed_bytes_are_charged_when_they_are_known() {
     let app = TestApp::with(&[
-        ("FACESCAN__ACCESS__MODE", "required"),
+        LOCKED,
         ("FACESCAN__RATE_LIMITS__KEY_MEGAPIXELS_PER_S", "1"),
         ("FACESCAN__RATE_LIMITS__KEY_MEGABYTES_PER_S", "1"),
         ("FACESCAN__RATE_LIMITS__BURST_S", "1"),
@@ -282,12 +221,9 @@ async fn pixels_and_streamed_bytes_are_charged_when_they_are_known() {
     // The image has 1.1 megapixels.
     let image = image_file("t1.jpg");
     let detect = async |key: &str, body: Body| {
-        let request = Request::post("/detect?store=false")
-            .header("x-api-key", key)
-            .header("content-type", "image/jpeg")
-            .body(body)
-            .unwrap();
-        app.send(request).await
+        let headers = [("x-api-key", key), ("content-type", "image/jpeg")];
+        app.call("POST", "/detect?store=false", &headers, body)
+            .await
     };
     let first = key(&app, "default", &[Scope::Infer]).await;
     let reply = detect(&first, image.clone().into()).await;

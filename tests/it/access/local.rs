@@ -8,11 +8,7 @@ use axum::{
 use crate::support::app::{Reply, TestApp};
 
 async fn get(app: &TestApp, uri: &str, headers: &[(&str, &str)]) -> Reply {
-    let mut request = Request::get(uri);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    app.send(request.body(Body::empty()).unwrap()).await
+    app.call("GET", uri, headers, "").await
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
 
-use super::send;
-use crate::support::app::{TestApp, image_file};
+use super::{LOCKED, send, status};
+use crate::support::{app::TestApp, values::photo};
 
 /// A key that signs tokens.
 struct SigningKey {
@@ -94,7 +94,7 @@ impl Issuer {
 
     async fn app(&self) -> TestApp {
         TestApp::with(&[
-            ("FACESCAN__ACCESS__MODE", "required"),
+            LOCKED,
             ("FACESCAN__OPENID__ISSUER", &self.url),
             ("FACESCAN__OPENID__AUDIENCE", "facescan"),
             ("FACESCAN__OPENID__SCOPE_PREFIX", "faces:"),
@@ -123,19 +123,14 @@ async fn a_token_opens_the_routes_of_its_scopes_for_its_tenant() {
     let issuer = Issuer::start(&key).await;
     let app = issuer.app().await;
     let token = key.token(&issuer.claims());
-    let image = image_file("t1.jpg");
-    let request = axum::http::Request::post("/detect?store=true")
-        .header("authorization", format!("Bearer {token}"))
-        .header("content-type", "image/jpeg")
-        .body(image.into())
-        .unwrap();
-    assert_eq!(app.send(request).await.status, StatusCode::OK);
+    let body = json!({"images": [photo("t1.jpg")]}).to_string();
+    let stored = send(&app, &token, ("POST", "/detect?store=true"), body).await;
+    assert_eq!(stored.status, StatusCode::OK);
     let images = send(&app, &token, ("GET", "/images"), "").await;
     assert_eq!(images.json()["results"].as_array().unwrap().len(), 1);
     // `admin` has no prefix, so it is not a scope of this server.
     for uri in ["/keys", "/metrics", "/batches"] {
-        let reply = send(&app, &token, ("GET", uri), "").await;
-        assert_eq!(reply.status, StatusCode::FORBIDDEN, "{uri}");
+        assert_eq!(status(&app, &token, ("GET", uri)).await, 403, "{uri}");
     }
     let claims = with(issuer.claims(), "tenant", json!("south"));
     let claims = with(claims, "scope", json!(["faces:read"]));
@@ -176,14 +171,16 @@ async fn other_tokens_are_refused() {
         ("critical extensions", key.sign(&critical, &claims)),
         ("no token", "a.b.c".to_owned()),
     ] {
-        let reply = send(&app, &token, ("GET", "/images"), "").await;
-        assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{name}");
+        assert_eq!(
+            status(&app, &token, ("GET", "/images")).await,
+            401,
+            "{name}"
+        );
     }
-    let reply = send(&app, &valid, ("GET", "/images"), "").await;
-    assert_eq!(reply.status, StatusCode::OK);
     let within_leeway = changed("exp", json!(now - 30));
-    let reply = send(&app, &within_leeway, ("GET", "/images"), "").await;
-    assert_eq!(reply.status, StatusCode::OK);
+    for accepted in [&valid, &within_leeway] {
+        assert_eq!(status(&app, accepted, ("GET", "/images")).await, 200);
+    }
     // Tokens with unknown keys do not make the server ask the issuer each time.
     assert!(issuer.reads.load(Ordering::Relaxed) <= 2);
 }
@@ -194,11 +191,11 @@ async fn an_issuer_that_is_away_is_named_and_known_keys_still_work() {
     let issuer = Issuer::start(&key).await;
     let (first, second) = (issuer.app().await, issuer.app().await);
     let token = key.token(&issuer.claims());
-    let status = async |app: &TestApp| send(app, &token, ("GET", "/images"), "").await;
-    assert_eq!(status(&first).await.status, StatusCode::OK);
+    let images = async |app: &TestApp| send(app, &token, ("GET", "/images"), "").await;
+    assert_eq!(images(&first).await.status, StatusCode::OK);
     issuer.is_away.store(true, Ordering::Relaxed);
-    assert_eq!(status(&first).await.status, StatusCode::OK);
-    let reply = status(&second).await;
+    assert_eq!(images(&first).await.status, StatusCode::OK);
+    let reply = images(&second).await;
     reply.assert_error(503, "issuer_unavailable");
 }
 

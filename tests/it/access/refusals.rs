@@ -1,17 +1,16 @@
 //! What the audit trail has of refused requests, of changes of keys and of reads of people.
 
 use axum::http::StatusCode;
-use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan_config::scope::Scope;
 use facescan_store::AuditEntry;
 use serde_json::{Value, json};
 
-use super::{key, locked, send};
+use super::{LOCKED, key, locked, send, status};
 use crate::support::{
-    app::{TestApp, image_file},
+    app::TestApp,
     cli::facescan,
     database::{Database, on_both},
-    values::assert_fields,
+    values::{assert_fields, photo},
 };
 
 pub(super) async fn entries(app: &TestApp, tenant: &str) -> Vec<AuditEntry> {
@@ -33,31 +32,22 @@ async fn refused_requests_are_recorded_without_filling_the_trail() {
 }
 
 async fn refused_requests(database: Database) {
-    let locked = ("FACESCAN__ACCESS__MODE", "required");
-    let app = TestApp::with_database(&database, &[locked]).await;
+    let app = TestApp::with_database(&database, &[LOCKED]).await;
     let reads = key(&app, "alice", &[Scope::Read]).await;
     for number in 0..300 {
         let wrong = format!("fsk_{number:016x}_wrong");
-        let refused = send(&app, &wrong, ("GET", "/images"), "").await;
-        assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(status(&app, &wrong, ("GET", "/images")).await, 401);
     }
     for uri in ["/detect", "/erasures"] {
-        let refused = send(&app, &reads, ("POST", uri), "").await;
-        assert_eq!(refused.status, StatusCode::FORBIDDEN);
+        assert_eq!(status(&app, &reads, ("POST", uri)).await, 403);
     }
     app.app.refusals.write().await.unwrap();
     app.app.refusals.write().await.unwrap();
     let unknown = entries(&app, "default").await;
     assert_eq!(actions(&unknown), ["refuse_requests"]);
     let told = details(&unknown[0]);
-    assert_eq!(
-        (
-            &told["unauthorized"],
-            &told["routes"],
-            &unknown[0].entry.key_id
-        ),
-        (&json!(300), &json!(["GET /images"]), &None)
-    );
+    assert_fields!(told, {"unauthorized": 300, "routes": ["GET /images"]});
+    assert_eq!(unknown[0].entry.key_id, None);
     assert!(!format!("{unknown:?}").contains("wrong"), "a credential");
     let known = entries(&app, "alice").await;
     assert_eq!(actions(&known), ["refuse_requests"]);
@@ -73,15 +63,10 @@ async fn refused_requests(database: Database) {
 #[tokio::test]
 async fn refusals_that_cannot_be_written_are_written_later() {
     let app = locked().await;
-    let file = app.data_dir().join("facescan.sqlite");
-    let url = format!("sqlite://{}", file.display());
-    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let database = app.database();
     let rename = async |from: &str, to: &str| {
         let statement = format!("ALTER TABLE {from} RENAME TO {to}");
-        sqlx::query(sqlx::AssertSqlSafe(statement))
-            .execute(&database)
-            .await
-            .unwrap();
+        database.execute(&statement).await;
     };
     send(&app, "one", ("GET", "/images"), "").await;
     rename("audit_entries", "away").await;
@@ -147,17 +132,13 @@ async fn changes_of_keys_are_recorded_also_when_they_fail() {
 async fn a_key_that_cannot_be_recorded_is_not_created() {
     let app = locked().await;
     let admin = key(&app, "default", &[Scope::Admin]).await;
-    let file = app.data_dir().join("facescan.sqlite");
-    let url = format!("sqlite://{}", file.display());
-    let database = sqlx::SqlitePool::connect(&url).await.unwrap();
     let broken = "ALTER TABLE audit_entries RENAME TO audit_entries_away";
-    sqlx::query(broken).execute(&database).await.unwrap();
+    app.database().execute(broken).await;
     let new = json!({"name": "a", "scopes": ["read"]}).to_string();
     let refused = send(&app, &admin, ("POST", "/keys"), new).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     let uri = format!("/keys/{}", &admin[4..20]);
-    let refused = send(&app, &admin, ("DELETE", &uri), "").await;
-    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(status(&app, &admin, ("DELETE", &uri)).await, 503);
     let keys = app.app.store.list_keys("default").await.unwrap();
     assert_eq!(keys.len(), 1);
     assert_eq!(keys[0].revoked_at, None);
@@ -166,33 +147,21 @@ async fn a_key_that_cannot_be_recorded_is_not_created() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_change_keys_are_recorded() {
     let app = locked().await;
-    let run = |args: &[&str]| {
-        let args = ["keys"].iter().chain(args).map(|arg| (*arg).to_owned());
-        let mut command = facescan(args.collect::<Vec<_>>());
+    let run = |args: &str| {
+        let mut command = facescan(["keys"]);
+        command.args(args.split(' '));
         let output = command.env("FACESCAN__DATA_DIR", app.data_dir()).output();
         output.unwrap()
     };
-    let created = run(&[
-        "create",
-        "--name",
-        "a",
-        "--scopes",
-        "search_vectors,metrics",
-    ]);
+    let created = run("create --name a --scopes search_vectors,metrics");
     let created = String::from_utf8(created.stdout).unwrap();
     let id = &created[4..20];
-    assert!(run(&["revoke", id]).status.success());
-    assert!(!run(&["revoke", id, "--tenant", "other"]).status.success());
+    assert!(run(&format!("revoke {id}")).status.success());
+    assert!(!run(&format!("revoke {id} --tenant other")).status.success());
     for days in ["0", "36501", "4294967295"] {
-        let refused = run(&[
-            "create",
-            "--name",
-            "a",
-            "--scopes",
-            "read",
-            "--expires-in-days",
-            days,
-        ]);
+        let refused = run(&format!(
+            "create --name a --scopes read --expires-in-days {days}"
+        ));
         assert_eq!(refused.status.code(), Some(2), "{days}");
     }
     let entries = entries(&app, "default").await;
@@ -258,9 +227,10 @@ async fn reads_of_people_are_recorded_if_the_settings_say_so() {
 async fn the_metrics_name_no_tenant_key_or_source() {
     let app = locked().await;
     let alice = key(&app, "tenant-alice", &Scope::ALL).await;
-    let image = BASE64_STANDARD.encode(image_file("t1.jpg"));
-    let body =
-        json!({"images": [{"id": "id-of-alice", "data": image, "source": "source-of-alice"}]});
+    let mut image = photo("t1.jpg");
+    image["id"] = json!("id-of-alice");
+    image["source"] = json!("source-of-alice");
+    let body = json!({"images": [image]});
     let uri = ("POST", "/detect?store=true");
     let scanned = send(&app, &alice, uri, body.to_string()).await.result();
     send(&app, &alice, ("GET", "/images/source-of-alice"), "").await;
@@ -280,16 +250,12 @@ async fn the_metrics_name_no_tenant_key_or_source() {
 async fn an_admin_of_a_tenant_neither_reads_the_metrics_nor_lets_others_do_so() {
     let app = locked().await;
     let admin = key(&app, "alice", &[Scope::Admin]).await;
-    let refused = send(&app, &admin, ("GET", "/metrics"), "").await;
-    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(status(&app, &admin, ("GET", "/metrics")).await, 403);
     let new = json!({"name": "a", "scopes": ["metrics"]}).to_string();
     let refused = send(&app, &admin, ("POST", "/keys"), new.clone()).await;
     refused.assert_error(403, "forbidden");
     let operator = key(&app, "operator", &[Scope::Admin, Scope::Metrics]).await;
-    assert_eq!(
-        send(&app, &operator, ("GET", "/metrics"), "").await.status,
-        StatusCode::OK
-    );
+    assert_eq!(status(&app, &operator, ("GET", "/metrics")).await, 200);
     let created = send(&app, &operator, ("POST", "/keys"), new).await;
     assert_eq!(created.status, StatusCode::CREATED);
 }

@@ -1,14 +1,11 @@
 //! Every route of the document needs the scope that it names.
 
-use axum::{
-    body::Body,
-    http::{Request, StatusCode},
-};
+use axum::http::StatusCode;
 use facescan_config::scope::Scope;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{key, locked, send};
+use super::{LOCKED, key, locked, send, status};
 use crate::support::app::TestApp;
 
 /// An operation of the document.
@@ -57,10 +54,8 @@ async fn every_route_needs_its_scope() {
         let scope = scope.unwrap_or_else(|| panic!("{name} names no scope"));
         let scope = Scope::of_name(scope).unwrap();
 
-        let request = Request::builder().method(method.as_str()).uri(&uri);
-        let none = app.send(request.body(Body::empty()).unwrap()).await;
-        assert_eq!(none.status, StatusCode::UNAUTHORIZED, "{name}");
-        assert_eq!(none.code(), "unauthorized", "{name}");
+        let none = app.call(&method, &uri, &[], "").await;
+        none.assert_error_of(&name, 401, "unauthorized");
         assert_eq!(none.headers["www-authenticate"], "Bearer", "{name}");
 
         let others: Vec<Scope> = Scope::ALL
@@ -69,8 +64,7 @@ async fn every_route_needs_its_scope() {
             .collect();
         let others = key(&app, "default", &others).await;
         let refused = send(&app, &others, (&method, &uri), "").await;
-        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{name}");
-        assert_eq!(refused.code(), "forbidden", "{name}");
+        refused.assert_error_of(&name, 403, "forbidden");
         let detail = refused.json()["detail"].to_string();
         assert!(
             detail.contains(&format!("`{}`", scope.name())),
@@ -109,31 +103,28 @@ async fn the_pages_of_the_api_are_open_and_other_methods_need_a_key() {
     }
     assert_eq!(app.get("/nothing").await.status, StatusCode::NOT_FOUND);
     // HEAD needs what GET needs.
-    let head = Request::head("/images").body(Body::empty()).unwrap();
-    assert_eq!(app.send(head).await.status, StatusCode::UNAUTHORIZED);
+    let head = app.call("HEAD", "/images", &[], "").await;
+    assert_eq!(head.status, StatusCode::UNAUTHORIZED);
     assert_eq!(app.delete("/detect").await.status, StatusCode::UNAUTHORIZED);
     let any = key(&app, "default", &[Scope::Search]).await;
-    let wrong_method = send(&app, &any, ("DELETE", "/detect"), "").await;
-    assert_eq!(wrong_method.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(status(&app, &any, ("DELETE", "/detect")).await, 405);
 }
 
 #[tokio::test]
 async fn only_pages_of_the_allowed_origins_may_send_requests() {
-    let settings = [
-        ("FACESCAN__ACCESS__MODE", "required"),
-        (
-            "FACESCAN__SERVER__CORS_ORIGINS",
-            "[\"https://app.example.com\"]",
-        ),
-    ];
-    let app = TestApp::with(&settings).await;
+    let origins = (
+        "FACESCAN__SERVER__CORS_ORIGINS",
+        "[https://app.example.com]",
+    );
+    let app = TestApp::with(&[LOCKED, origins]).await;
     let allowed = async |app: &TestApp, origin: &str| {
         // A browser asks before it sends the key, so this request has none.
-        let preflight = Request::options("/detect")
-            .header("origin", origin)
-            .header("access-control-request-method", "POST")
-            .header("access-control-request-headers", "x-api-key");
-        let reply = app.send(preflight.body(Body::empty()).unwrap()).await;
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", "x-api-key"),
+        ];
+        let reply = app.call("OPTIONS", "/detect", &headers, "").await;
         let value = |name: &str| Some(reply.headers.get(name)?.to_str().unwrap().to_owned());
         value("access-control-allow-origin").zip(value("access-control-allow-headers"))
     };

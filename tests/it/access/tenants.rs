@@ -1,12 +1,15 @@
 //! A tenant neither sees nor changes what another one has.
 
 use axum::http::StatusCode;
-use base64::{Engine, prelude::BASE64_STANDARD};
 use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
-use super::{key, locked, refusals::entries, routes::routes, send};
-use crate::support::app::{TestApp, image_file};
+use super::{LOCKED, key, locked, refusals::entries, routes::routes, send, status};
+use crate::{
+    batches::item,
+    collections::{gallery, of_kind},
+    support::{app::TestApp, values::photo},
+};
 
 /// What a tenant has: one of everything that has an id.
 struct Owned {
@@ -35,29 +38,17 @@ impl Owned {
             assert!(reply.status.is_success(), "{uri}: {:?}", reply.body);
             text(&reply.json()["id"])
         };
-        let collection = json!({
-            "name": "staff", "purpose": "entry control", "legal_basis": "consent", "retention_days": 9
-        });
-        let collection = created("/collections", collection).await;
+        let collection = created("/collections", gallery("staff")).await;
         let of_collection = format!("/collections/{collection}/subjects");
         let subject = created(&of_collection, json!({})).await;
         let faces =
             format!("{of_collection}/{subject}/enrollments?face=largest&allow_low_quality=true");
         let enrolled = send(app, owner, ("POST", &faces), body_of_faces()).await;
-        let library = json!({
-            "name": "archive", "kind": "library", "purpose": "entry control", "legal_basis": "consent",
-            "retention_days": 9
-        });
-        let library = created("/collections", library).await;
+        let library = created("/collections", of_kind("library", "archive")).await;
         let of_library = |path| format!("/collections/{library}/{path}");
+        let faces = of_library("enrollments");
         for _ in 0..2 {
-            let enrolled = send(
-                app,
-                owner,
-                ("POST", &of_library("enrollments")),
-                body_of_faces(),
-            )
-            .await;
+            let enrolled = send(app, owner, ("POST", &faces), body_of_faces()).await;
             assert_eq!(enrolled.status, StatusCode::OK);
         }
         let clustering = created(&of_library("clusterings"), json!({})).await;
@@ -107,24 +98,21 @@ impl Owned {
 }
 
 fn body_of_images() -> String {
-    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
-    json!({"images": [{"data": data}]}).to_string()
+    json!({"images": [photo("t1.jpg")]}).to_string()
 }
 
 fn body_of_faces() -> String {
-    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
-    json!({"faces": [{"data": data}]}).to_string()
+    json!({"faces": [photo("t1.jpg")]}).to_string()
 }
 
 fn batch() -> Value {
-    let data = BASE64_STANDARD.encode(image_file("t1.jpg"));
-    json!({"operation": "detect", "open": true, "items": [{"id": "a", "data": data}]})
+    json!({"operation": "detect", "open": true, "items": [item("a", "t1.jpg")]})
 }
 
 #[tokio::test]
 async fn the_ids_of_another_tenant_are_not_found() {
     let app = TestApp::with(&[
-        ("FACESCAN__ACCESS__MODE", "required"),
+        LOCKED,
         ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
         ("FACESCAN__URLS__ENABLED", "true"),
         ("FACESCAN__URLS__ALLOW_PRIVATE", "true"),
@@ -151,12 +139,7 @@ async fn the_ids_of_another_tenant_are_not_found() {
             _ => String::new(),
         };
         let reply = send(&app, &stranger, (&route.method, &uri), body).await;
-        assert_eq!(
-            reply.status,
-            StatusCode::NOT_FOUND,
-            "{name}: {:?}",
-            reply.body
-        );
+        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{name}: {reply:?}");
     }
     for uri in ["/images", "/batches", "/webhooks", "/collections"] {
         let reply = send(&app, &stranger, ("GET", uri), "").await;
@@ -190,13 +173,10 @@ async fn an_erasure_leaves_what_other_tenants_have_and_is_recorded() {
     let report = send(&app, &erases, ("POST", "/erasures"), everything).await;
     assert_eq!(report.json()["erased"]["images"], 1);
     let uri = &images[1].1;
-    let read = send(&app, &erases, ("GET", uri), "").await;
-    assert_eq!(read.status, StatusCode::FORBIDDEN);
-    let other = send(&app, &erases, ("DELETE", uri), "").await;
-    assert_eq!(other.status, StatusCode::NOT_FOUND);
-    for ((own, uri), expected) in images.iter().zip([StatusCode::NOT_FOUND, StatusCode::OK]) {
-        let reply = send(&app, own, ("GET", uri), "").await;
-        assert_eq!(reply.status, expected, "{uri}");
+    assert_eq!(status(&app, &erases, ("GET", uri)).await, 403);
+    assert_eq!(status(&app, &erases, ("DELETE", uri)).await, 404);
+    for ((own, uri), expected) in images.iter().zip([404, 200]) {
+        assert_eq!(status(&app, own, ("GET", uri)).await, expected, "{uri}");
     }
     let trail = entries(&app, "alice").await;
     let erasure = trail.iter().find(|entry| entry.entry.action == "erase");
@@ -238,13 +218,13 @@ async fn a_result_of_another_tenant_is_not_an_answer() {
 
     // An idempotency key belongs to its tenant.
     let submit = async |key: &str| {
-        let request = axum::http::Request::post("/batches")
-            .header("x-api-key", key)
-            .header("content-type", "application/json")
-            .header("idempotency-key", "the same")
-            .body(batch().to_string().into())
-            .unwrap();
-        let reply = app.send(request).await;
+        let headers = [
+            ("x-api-key", key),
+            ("content-type", "application/json"),
+            ("idempotency-key", "the same"),
+        ];
+        let body = batch().to_string();
+        let reply = app.call("POST", "/batches", &headers, body).await;
         (reply.status, reply.json()["id"].clone())
     };
     let (status, batch) = submit(&first).await;

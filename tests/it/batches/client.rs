@@ -1,16 +1,15 @@
 //! `facescan submit` and `facescan batches` against a server on a socket.
 
-use std::{process::Output, sync::Arc};
+use std::process::Output;
 
-use facescan::http;
 use serde_json::Value;
-use tokio::{net::TcpListener, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::{process_all, read};
 use crate::support::{
     app::{TestApp, image_file},
     cli::facescan,
-    values::assert_fields,
+    values::{assert_fields, lines},
 };
 
 /// Runs the binary with the address of the server.
@@ -23,22 +22,13 @@ async fn run(server: &str, args: &[&str]) -> Output {
 }
 
 fn json(output: &Output) -> Value {
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_submitted_and_read_from_the_command_line() {
     let app = TestApp::start().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}/", listener.local_addr().unwrap());
-    let serving = tokio::spawn(http::serve(
-        listener,
-        None,
-        Arc::clone(&app.app),
-        std::future::pending(),
-    ));
-
+    let server = format!("http://{}/", app.serve().await);
     let folder = tempfile::tempdir().unwrap();
     for name in ["t1.jpg", "obama.jpg"] {
         std::fs::write(folder.path().join(name), image_file(name)).unwrap();
@@ -47,39 +37,24 @@ async fn a_folder_is_submitted_and_read_from_the_command_line() {
     let missing = folder.path().join("missing.jpg");
     std::fs::write(&list, format!("{}\n", missing.display())).unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
-    let arguments = [
-        "submit",
-        &path,
-        "--operation",
-        "detect",
-        "--options",
-        r#"{"max_faces":1}"#,
-        "--name",
-        "folder",
-        "--resume",
-        "key",
-    ];
-    let first = run(&server, &arguments).await;
+    let options = r#"--operation detect --options {"max_faces":1} --name folder --resume key"#;
+    let mut submit = vec!["submit", path.as_str()];
+    submit.extend(options.split(' '));
+    let first = run(&server, &submit).await;
     assert!(first.status.success(), "{first:?}");
     let batch = json(&first);
     assert_fields!(batch, {"accepted": 2, "name": "folder", "options": {"max_faces": 1}});
     let id = batch["id"].as_str().unwrap().to_owned();
 
     // The command finds its batch again and has nothing to send.
-    let again = run(&server, &arguments).await;
+    let again = run(&server, &submit).await;
     assert!(again.status.success(), "{again:?}");
-    assert_eq!(
-        (&json(&again)["id"], &json(&again)["accepted"]),
-        (&batch["id"], &2.into())
-    );
+    assert_fields!(json(&again), {"id": batch["id"], "accepted": 2});
 
     process_all(&app).await;
     assert_eq!(read(&app, &id).await["state"], "done");
     let items = run(&server, &["batches", "items", &id]).await;
-    let lines: Vec<Value> = String::from_utf8_lossy(&items.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = lines(&items.stdout);
     assert_eq!(lines.len(), 2);
     assert!(lines[0]["id"].as_str().unwrap().ends_with("obama.jpg"));
     assert_eq!(lines[0]["result"]["faces"].as_array().unwrap().len(), 1);
@@ -94,5 +69,4 @@ async fn a_folder_is_submitted_and_read_from_the_command_line() {
     let gone = run(&server, &["batches", "show", &id]).await;
     assert_eq!(gone.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&gone.stderr).contains("not_found"));
-    serving.abort();
 }

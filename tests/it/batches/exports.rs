@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{id_of, item, items, process_all, submit};
 use crate::{
-    access::{key, send},
+    access::{LOCKED, key, send},
     support::app::TestApp,
 };
 
@@ -92,7 +92,7 @@ async fn a_page_of_items_ends_by_its_bytes_and_the_next_one_continues() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_items_ends_when_its_key_is_revoked() {
-    let app = TestApp::with(&[("FACESCAN__ACCESS__MODE", "required")]).await;
+    let app = TestApp::with(&[LOCKED]).await;
     let reading = key(&app, "default", &[Scope::Batch]).await;
     let id = large_batch(&app, &reading, 600).await;
     let streams = || app.app.batches.watches.count("default");

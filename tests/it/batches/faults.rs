@@ -1,15 +1,26 @@
 //! Workers that die, and parts of the installation that are unreachable.
 
-use axum::http::StatusCode;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use facescan_store::LeasedChunk;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{id_of, item, items, post_json, process_all, read, state_and_ok, submit, worker};
+use super::{
+    base64, id_of, item, items, post_json, process_all, read, state_and_ok, submit, worker,
+};
 use crate::support::{
     app::{TestApp, image_file},
     values::assert_fields,
 };
+
+/// Waits for a chunk.
+async fn claim(app: &TestApp) -> LeasedChunk {
+    loop {
+        match worker(app).claim().await.unwrap() {
+            Some(chunk) => break chunk,
+            None => tokio::task::yield_now().await,
+        }
+    }
+}
 
 /// A chunk whose lease ended runs item by item, and no item is lost.
 #[tokio::test(flavor = "multi_thread")]
@@ -20,12 +31,7 @@ async fn a_chunk_of_a_dead_worker_is_processed_again() {
     let id = id_of(&submit(&app, &body).await);
     let dead = worker(&app).claim().await.unwrap().unwrap();
     assert_eq!(read(&app, &id).await["counts"]["running"], 2);
-    let again = loop {
-        match worker(&app).claim().await.unwrap() {
-            Some(chunk) => break chunk,
-            None => tokio::task::yield_now().await,
-        }
-    };
+    let again = claim(&app).await;
     assert_eq!(again.expired_leases, 1);
     let stop = CancellationToken::new();
     worker(&app).process_chunk(again, &stop).await;
@@ -39,11 +45,7 @@ async fn a_chunk_of_a_dead_worker_is_processed_again() {
         .map(|item| item["attempts"].clone())
         .collect();
     assert_eq!(attempts, [1, 1]);
-    let text = app.app.metrics.text().unwrap();
-    assert!(
-        text.contains("facescan_batch_leases_lost_total 1"),
-        "{text}"
-    );
+    app.assert_metrics(&["facescan_batch_leases_lost_total 1"]);
 }
 
 /// An image that kills its worker at every attempt is dead, and the other items of its chunk are done.
@@ -60,12 +62,7 @@ async fn an_image_that_kills_its_worker_is_dead_in_the_end() {
     let store = &app.app.batches.store;
     // Three workers die: with the whole chunk, and twice with the first item.
     for attempt in 0..3 {
-        let chunk = loop {
-            match worker(&app).claim().await.unwrap() {
-                Some(chunk) => break chunk,
-                None => tokio::task::yield_now().await,
-            }
-        };
+        let chunk = claim(&app).await;
         if attempt > 0 {
             assert!(store.begin_item(&chunk.lease, 0).await.unwrap());
         }
@@ -77,13 +74,9 @@ async fn an_image_that_kills_its_worker_is_dead_in_the_end() {
     assert_fields!(listed[0], {"state": "dead", "error": {"code": "worker_died"}});
     assert_eq!(listed[1]["state"], "ok");
     // Another life.
-    let retried = app
-        .post_as(&format!("/batches/{id}/retry"), "application/json", "")
-        .await;
-    assert_eq!(
-        (retried.status, &retried.json()["counts"]["queued"]),
-        (StatusCode::OK, &1.into())
-    );
+    let uri = format!("/batches/{id}/retry");
+    let retried = app.post_as(&uri, "application/json", "").await;
+    assert_eq!(retried.json()["counts"]["queued"], 1, "{retried:?}");
     process_all(&app).await;
     assert_eq!(read(&app, &id).await["counts"]["ok"], 2);
 }
@@ -133,7 +126,7 @@ async fn items_wait_for_the_store_of_images() {
 #[tokio::test]
 async fn items_that_are_tried_again_count_as_waiting() {
     let app = TestApp::with(&[("FACESCAN__RATE_LIMITS__TENANT_WAITING_ITEMS", "2")]).await;
-    let cut = |bytes| json!({"data": BASE64_STANDARD.encode(&image_file("t1.jpg")[..bytes])});
+    let cut = |bytes: usize| json!({"data": base64(&image_file("t1.jpg").slice(..bytes))});
     let broken = json!({"operation": "detect", "items": [cut(2000), cut(3000)]});
     let batch = id_of(&submit(&app, &broken).await);
     process_all(&app).await;

@@ -26,7 +26,5 @@ async fn the_fetch_of_an_item_is_recorded_as_a_stage_like_that_of_a_request() {
         process_all(&app).await;
         assert_eq!(read(&app, &id).await["counts"]["ok"], 1, "{operation}");
     }
-    let metrics = app.app.metrics.text().unwrap();
-    let counted = r#"facescan_stage_seconds_count{stage="fetch"} 2"#;
-    assert!(metrics.contains(counted), "{metrics}");
+    app.assert_metrics(&[r#"facescan_stage_seconds_count{stage="fetch"} 2"#]);
 }

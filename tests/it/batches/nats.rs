@@ -41,17 +41,21 @@ async fn until_done(app: &TestApp, id: &str) {
         .expect("the batch is not done");
 }
 
+async fn app(nats: &NatsServer, poll_ms: &str) -> TestApp {
+    let url = nats.url();
+    TestApp::with(&[
+        ("FACESCAN__BATCHES__QUEUE", &url),
+        ("FACESCAN__BATCHES__CHUNK_SIZE", "1"),
+        ("FACESCAN__BATCHES__POLL_MS", poll_ms),
+    ])
+    .await
+}
+
 /// The worker would look at the database only after half a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_wakes_a_worker_for_each_chunk() {
     let nats = NatsServer::start();
-    let url = nats.url();
-    let settings = [
-        ("FACESCAN__BATCHES__QUEUE", url.as_str()),
-        ("FACESCAN__BATCHES__CHUNK_SIZE", "1"),
-        ("FACESCAN__BATCHES__POLL_MS", "60000"),
-    ];
-    let app = TestApp::with(&settings).await;
+    let app = app(&nats, "60000").await;
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     start(&app, &stop, &mut tasks);
     let items: Vec<_> = (0..8).map(|n| item(&n.to_string(), "t1.jpg")).collect();
@@ -67,13 +71,7 @@ async fn a_message_wakes_a_worker_for_each_chunk() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_that_is_away_or_emptied_loses_nothing() {
     let mut nats = NatsServer::start();
-    let url = nats.url();
-    let settings = [
-        ("FACESCAN__BATCHES__QUEUE", url.as_str()),
-        ("FACESCAN__BATCHES__CHUNK_SIZE", "1"),
-        ("FACESCAN__BATCHES__POLL_MS", "100"),
-    ];
-    let app = TestApp::with(&settings).await;
+    let app = app(&nats, "100").await;
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     start(&app, &stop, &mut tasks);
     let body = |name: &str| {

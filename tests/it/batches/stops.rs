@@ -87,11 +87,7 @@ async fn story(settings: &[(&str, &str)]) {
     .await;
     let reply = app.get(&format!("/batches/{deleted}")).await;
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
-    let text = app.app.metrics.text().unwrap();
-    assert!(
-        text.contains("facescan_batch_leases_lost_total 0"),
-        "{text}"
-    );
+    app.assert_metrics(&["facescan_batch_leases_lost_total 0"]);
 }
 
 /// Every item has ended once.

@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use super::{id_of, submit};
 use crate::{
-    access::{key, send},
+    access::{LOCKED, key, send},
     support::app::TestApp,
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_events_ends_when_its_key_is_revoked() {
-    let app = Arc::new(TestApp::with(&[("FACESCAN__ACCESS__MODE", "required")]).await);
+    let app = Arc::new(TestApp::with(&[LOCKED]).await);
     let (admin, watching) = (
         key(&app, "default", &[Scope::Admin]).await,
         key(&app, "default", &[Scope::Batch]).await,
