@@ -4,7 +4,7 @@ use facescan_config::scope::Scope;
 
 use super::*;
 use crate::{
-    access::{key, send},
+    access::{LOCKED, key, send},
     batches::{as_lines, base64, id_of, item, items, post_with_key, process_all, submit},
 };
 
@@ -112,6 +112,7 @@ async fn a_batch_is_refused_where_a_search_would_be() {
         options[name] = value;
         options
     };
+    let another = json!("another");
     for (options, status, code) in [
         (without("collection"), 422, "invalid_option"),
         (without("purpose"), 422, "invalid_option"),
@@ -119,28 +120,19 @@ async fn a_batch_is_refused_where_a_search_would_be() {
         (with("limit", json!(101)), 422, "invalid_option"),
         (with("far", json!(1e-9)), 422, "invalid_option"),
         (with("sort", json!(true)), 422, "invalid_option"),
-        (
-            with("purpose", json!("another")),
-            403,
-            "purpose_not_allowed",
-        ),
+        (with("purpose", another), 403, "purpose_not_allowed"),
         (options(unknown), 404, "not_found"),
         (options(&banned), 409, "conflict"),
     ] {
-        let body = json!({"operation": "search", "options": options, "items": []});
+        let body = json!({"operation": "search", "options": &options, "items": []});
         let refused = call(&app, "POST", "/batches", body).await;
-        assert_eq!(
-            (refused.status.as_u16(), refused.code().as_str()),
-            (status, code),
-            "{options}"
-        );
+        refused.assert_error_of(options, status, code);
     }
 }
 
 #[tokio::test]
 async fn a_batch_that_searches_needs_the_scope_search() {
-    let settings = [ALLOWED, ("FACESCAN__ACCESS__MODE", "required")];
-    let app = TestApp::with(&settings).await;
+    let app = TestApp::with(&[ALLOWED, LOCKED]).await;
     let all = key(&app, "default", &Scope::ALL).await;
     let only_batches = key(&app, "default", &[Scope::Batch]).await;
     let post = async |key: &str, uri: &str, body: &Value| {
@@ -209,13 +201,8 @@ async fn searches_of_a_batch_count_for_its_key() {
     let states: Vec<&Value> = shown.iter().map(|item| &item["state"]).collect();
     assert_eq!(states, ["ok", "ok", "dead"]);
     assert_eq!(shown[2]["error"]["code"], "rate_limited");
-    let refused = call(
-        &app,
-        "POST",
-        &format!("{staff}/search"),
-        search_body(photo("biden.jpg"), json!({})),
-    )
-    .await;
+    let body = search_body(photo("biden.jpg"), json!({}));
+    let refused = call(&app, "POST", &format!("{staff}/search"), body).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
 }
 

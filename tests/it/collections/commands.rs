@@ -23,7 +23,7 @@ async fn run(args: &[&str], settings: &[(&str, &str)]) -> Output {
 }
 
 /// Writes images into folders that are named after people.
-fn write(folder: &Path, images: &[(&str, &str)]) {
+pub(super) fn write(folder: &Path, images: &[(&str, &str)]) {
     for (person, image) in images {
         let person = folder.join(person);
         std::fs::create_dir_all(&person).unwrap();

@@ -3,12 +3,14 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ALLOWED, call, create, erase, gallery, id, of_kind, ok, read, search, text};
+use super::{
+    ALLOWED, call, commands::write, create, erase, gallery, id, of_kind, ok, read, search, text,
+};
 use crate::support::{
-    app::{TestApp, image_file},
+    app::TestApp,
     cli::facescan,
     database::{Database, on_both},
-    values::{assert_fields, photo},
+    values::{assert_fields, lines, photo},
 };
 
 fn library(name: &str) -> Value {
@@ -123,24 +125,18 @@ async fn decisions_stay(app: &TestApp, archive: &str, (person, faces): (&str, &[
     let other = ok(app, "POST", &uri, json!({"faces": [faces[2]]})).await;
     let other = text(&other["id"]);
     cluster(app, archive, full.clone()).await;
-    assert_eq!(
-        person_of(app, archive, &faces[2]).await,
-        (Some(other.clone()), true)
-    );
-    assert_eq!(
-        person_of(app, archive, &faces[0]).await,
-        (Some(person.to_owned()), true)
-    );
+    let moved = person_of(app, archive, &faces[2]).await;
+    assert_eq!(moved, (Some(other.clone()), true));
+    let stayed = person_of(app, archive, &faces[0]).await;
+    assert_eq!(stayed, (Some(person.to_owned()), true));
 
     let body = json!({"into": person, "people": [other]});
     let merged = ok(app, "POST", &format!("{archive}/people/merge"), body).await;
     assert_fields!(merged, {"name": "the president", "faces": 3});
     assert_eq!(people(app, archive).await.len(), 1);
     let uri = format!("{archive}/people/{other}");
-    assert_eq!(
-        call(app, "GET", &uri, Value::Null).await.status,
-        StatusCode::NOT_FOUND
-    );
+    let gone = call(app, "GET", &uri, Value::Null).await;
+    gone.assert_error(404, "not_found");
 
     let uri = format!("{archive}/enrollments/{}/person", faces[1]);
     ok(app, "PUT", &uri, json!({"person_id": null})).await;
@@ -163,10 +159,8 @@ async fn erased_faces_leave(app: &TestApp, archive: &str, (person, faces): (&str
     }
     let last = format!("{archive}/enrollments/{}", faces[2]);
     erase(app, &last).await;
-    assert_eq!(
-        call(app, "GET", &uri, Value::Null).await.status,
-        StatusCode::NOT_FOUND
-    );
+    let gone = call(app, "GET", &uri, Value::Null).await;
+    gone.assert_error(404, "not_found");
     a_person_is_erased_with_all_faces(app, archive).await;
     erase(app, archive).await;
     let gone = call(app, "GET", &format!("{archive}/people"), Value::Null).await;
@@ -228,128 +222,60 @@ async fn what_a_library_refuses() {
     let mut with_consent = library("consent");
     with_consent["consent_required"] = json!(true);
     let refused = call(&app, "POST", "/collections", with_consent).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.code()),
-        (422, "invalid_option".to_owned())
-    );
+    refused.assert_error(422, "invalid_option");
 
     let archive = create(&app, library("archive")).await;
     let staff = create(&app, gallery("staff")).await;
     let (person, face) = (id(&staff), id(&archive));
-    let merge = json!({"into": person, "people": [face]});
-    for (method, uri, body, status, code) in [
-        (
-            "POST",
-            format!("{archive}/subjects"),
-            json!({}),
-            409,
-            "conflict",
-        ),
-        (
-            "PATCH",
-            archive.clone(),
-            json!({"consent_required": true}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "POST",
-            format!("{staff}/clusterings"),
-            json!({}),
-            409,
-            "conflict",
-        ),
-        (
-            "GET",
-            format!("{staff}/people"),
-            Value::Null,
-            409,
-            "conflict",
-        ),
-        (
-            "GET",
-            format!("{staff}/enrollments"),
-            Value::Null,
-            409,
-            "conflict",
-        ),
-        (
-            "POST",
-            format!("{archive}/clusterings"),
-            json!({"min_faces": 0}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "POST",
-            format!("{archive}/clusterings"),
-            json!({"far": 0.5}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "GET",
-            format!("{archive}/clusterings/{person}"),
-            Value::Null,
-            404,
-            "not_found",
-        ),
-        (
-            "POST",
-            format!("{archive}/people/merge"),
-            merge,
-            404,
-            "not_found",
-        ),
-        (
-            "POST",
-            format!("{archive}/people/merge"),
-            json!({"into": person, "people": [person]}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "POST",
-            format!("{archive}/people/{person}/split"),
-            json!({"faces": []}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "POST",
-            format!("{archive}/people/{person}/split"),
-            json!({"faces": [face]}),
-            404,
-            "not_found",
-        ),
+    let merge = |people: &str| json!({"into": person, "people": [people]});
+    let split = format!("people/{person}/split");
+    for (method, path, body, status) in [
+        ("POST", "subjects", json!({}), 409),
+        ("POST", "clusterings", json!({"min_faces": 0}), 422),
+        ("POST", "clusterings", json!({"far": 0.5}), 422),
+        ("GET", &format!("clusterings/{person}"), Value::Null, 404),
+        ("POST", "people/merge", merge(&face), 404),
+        ("POST", "people/merge", merge(&person), 422),
+        ("POST", &split, json!({"faces": []}), 422),
+        ("POST", &split, json!({"faces": [face]}), 404),
+        ("PATCH", &format!("people/{person}"), json!({}), 422),
         (
             "PATCH",
-            format!("{archive}/people/{person}"),
-            json!({}),
-            422,
-            "invalid_option",
-        ),
-        (
-            "PATCH",
-            format!("{archive}/people/{person}"),
+            &format!("people/{person}"),
             json!({"name": " "}),
             422,
-            "invalid_option",
         ),
         (
             "PUT",
-            format!("{archive}/enrollments/{face}/person"),
+            &format!("enrollments/{face}/person"),
             json!({"person_id": null}),
             404,
-            "not_found",
         ),
     ] {
-        let refused = call(&app, method, &uri, body).await;
-        assert_eq!(
-            (refused.status.as_u16(), refused.code().as_str()),
-            (status, code),
-            "{method} {uri}"
-        );
+        let code = match status {
+            404 => "not_found",
+            409 => "conflict",
+            _ => "invalid_option",
+        };
+        let refused = call(&app, method, &format!("{archive}/{path}"), body).await;
+        refused.assert_error_of(format!("{method} {path}"), status, code);
+    }
+    let consent = json!({"consent_required": true});
+    let refused = call(&app, "PATCH", &archive, consent).await;
+    refused.assert_error(422, "invalid_option");
+    // A gallery has no people.
+    for (method, path) in [
+        ("POST", "clusterings"),
+        ("GET", "people"),
+        ("GET", "enrollments"),
+    ] {
+        let body = if method == "POST" {
+            json!({})
+        } else {
+            Value::Null
+        };
+        let refused = call(&app, method, &format!("{staff}/{path}"), body).await;
+        refused.assert_error_of(path, 409, "conflict");
     }
     ok(&app, "POST", &format!("{archive}/clusterings"), json!({})).await;
     let second = call(&app, "POST", &format!("{archive}/clusterings"), json!({})).await;
@@ -386,16 +312,9 @@ async fn suppressed_people_are_not_enrolled_in_a_library() {
 #[test]
 fn a_folder_is_grouped_on_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
-    for (person, image) in [
-        ("obama", "obama.jpg"),
-        ("obama", "obama2.jpg"),
-        ("obama", "obama3.jpg"),
-        ("biden", "biden.jpg"),
-    ] {
-        let person = folder.path().join(person);
-        std::fs::create_dir_all(&person).unwrap();
-        std::fs::write(person.join(image), image_file(image)).unwrap();
-    }
+    let obamas = ["obama.jpg", "obama2.jpg", "obama3.jpg"];
+    write(folder.path(), &obamas.map(|image| ("obama", image)));
+    write(folder.path(), &[("biden", "biden.jpg")]);
     let out = folder.path().join("people.jsonl");
     let output = facescan(["cluster", "--evaluate", "--out"])
         .arg(&out)
@@ -404,21 +323,14 @@ fn a_folder_is_grouped_on_the_command_line() {
         .unwrap();
     let report = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{report}");
-    assert!(
-        report.contains("4 faces in 4 images of 2 folders, 1 people, 1 faces of nobody"),
-        "{report}"
-    );
-    assert!(
-        report.contains("BCubed: precision 1.0000, recall 1.0000, F 1.0000"),
-        "{report}"
-    );
-    let text = std::fs::read_to_string(&out).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let [person, nobody] = &lines[..] else {
-        panic!("{text}");
+    for part in [
+        "4 faces in 4 images of 2 folders, 1 people, 1 faces of nobody",
+        "BCubed: precision 1.0000, recall 1.0000, F 1.0000",
+    ] {
+        assert!(report.contains(part), "{report}");
+    }
+    let [person, nobody] = &lines(std::fs::read(&out).unwrap())[..] else {
+        panic!("two lines");
     };
     assert_eq!(
         (&person["person"], &nobody["person"]),

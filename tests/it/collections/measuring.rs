@@ -9,7 +9,7 @@ use super::{
     text,
 };
 use crate::{
-    access::{key, send},
+    access::{LOCKED, key, send},
     support::{
         app::TestApp,
         database::{Database, on_both},
@@ -27,7 +27,7 @@ fn axis(app: &TestApp, number: usize) -> Value {
 
 #[tokio::test]
 async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
-    let app = TestApp::with(&[ALLOWED, ("FACESCAN__ACCESS__MODE", "required")]).await;
+    let app = TestApp::with(&[ALLOWED, LOCKED]).await;
     let all = key(&app, "default", &Scope::ALL).await;
     let most: Vec<Scope> = Scope::ALL
         .into_iter()
@@ -65,10 +65,8 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
     let stored = post(&most, uri, &json!({"images": [pixels]})).await;
     let stored = json!({"face_id": stored.result()["faces"][0]["face_id"]});
     let options = json!({"purpose": "entry control"});
-    requests.push((
-        format!("{staff}/search"),
-        search_body(stored.clone(), options),
-    ));
+    let body = search_body(stored.clone(), options);
+    requests.push((format!("{staff}/search"), body));
     requests.push((format!("{person}/enrollments"), json!({"faces": [stored]})));
     let collection = id(&staff);
     let options = json!({"collection": collection, "purpose": "entry control", "aligned": true});
@@ -76,11 +74,7 @@ async fn vectors_and_aligned_crops_need_a_scope_of_their_own() {
     requests.push(("/batches".to_owned(), batch));
     for (uri, body) in &requests {
         let refused = post(&most, uri, body).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (StatusCode::FORBIDDEN, "forbidden".to_owned()),
-            "{uri} {body}"
-        );
+        refused.assert_error_of(format!("{uri} {body}"), 403, "forbidden");
         let detail = refused.json()["detail"].to_string();
         assert!(detail.contains("search_vectors"), "{detail}");
         let allowed = post(&all, uri, body).await;
@@ -101,73 +95,33 @@ async fn a_threshold_below_the_floor_is_refused_with_the_floor() {
     let search = |options: Value| search_body(photo("obama.jpg"), options);
     let mut patch = gallery("loose");
     patch["far"] = json!(0.05);
+    let threshold = |threshold: f64| search(json!({"threshold": threshold}));
+    let far = |far: f64| search(json!({"far": far}));
+    let batch = json!({"operation": "search", "items": [], "options":
+        {"collection": id(&staff), "purpose": "entry control", "threshold": -1}});
+    let (least, most, to) = ("at least 0.31", "at most 0.01", "to 0.01");
     for (method, uri, body, part) in [
+        ("POST", &*format!("{staff}/search"), threshold(-1.0), least),
+        ("POST", &format!("{staff}/search"), threshold(0.3), least),
+        ("POST", &format!("{staff}/searches"), threshold(0.0), least),
+        ("POST", &format!("{library}/search"), threshold(0.0), least),
+        ("POST", &format!("{staff}/search"), far(0.05), most),
+        ("POST", &format!("{staff}/search"), far(0.02), most),
+        ("PATCH", &staff, json!({"far": 0.05}), to),
+        ("POST", "/collections", patch, to),
         (
             "POST",
-            format!("{staff}/search"),
-            search(json!({"threshold": -1})),
-            "at least 0.31",
-        ),
-        (
-            "POST",
-            format!("{staff}/search"),
-            search(json!({"threshold": 0.3})),
-            "at least 0.31",
-        ),
-        (
-            "POST",
-            format!("{staff}/searches"),
-            search(json!({"threshold": 0})),
-            "at least 0.31",
-        ),
-        (
-            "POST",
-            format!("{library}/search"),
-            search(json!({"threshold": 0})),
-            "at least 0.31",
-        ),
-        (
-            "POST",
-            format!("{staff}/search"),
-            search(json!({"far": 0.05})),
-            "at most 0.01",
-        ),
-        (
-            "POST",
-            format!("{staff}/search"),
-            search(json!({"far": 0.02})),
-            "at most 0.01",
-        ),
-        ("PATCH", staff.clone(), json!({"far": 0.05}), "to 0.01"),
-        ("POST", "/collections".to_owned(), patch, "to 0.01"),
-        (
-            "POST",
-            format!("{library}/clusterings"),
+            &format!("{library}/clusterings"),
             json!({"far": 0.05}),
-            "to 0.01",
+            to,
         ),
-        (
-            "POST",
-            "/batches".to_owned(),
-            json!({"operation": "search", "items": [], "options":
-                {"collection": id(&staff), "purpose": "entry control", "threshold": -1}}),
-            "at least 0.31",
-        ),
+        ("POST", "/batches", batch, least),
     ] {
-        let refused = call(&app, method, &uri, body).await;
-        assert_eq!(
-            (refused.status, refused.code()),
-            (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "invalid_option".to_owned()
-            ),
-            "{uri}"
-        );
+        let refused = call(&app, method, uri, body).await;
+        refused.assert_error_of(uri, 422, "invalid_option");
         let detail = text(&refused.json()["detail"]);
-        assert!(
-            detail.contains(part) && detail.contains("max_search_far"),
-            "{detail}"
-        );
+        let is_told = detail.contains(part) && detail.contains("max_search_far");
+        assert!(is_told, "{detail}");
     }
     for options in [json!({"threshold": 0.31}), json!({"far": 0.01}), json!({})] {
         ok(&app, "POST", &format!("{staff}/search"), search(options)).await;
@@ -189,22 +143,11 @@ async fn similarities_and_thresholds_are_hundredths() {
     };
     let similarity = hundredths(&answer["candidates"][0]["similarity"]);
     assert!(similarity > hundredths(&answer["threshold"]));
-    for (thousandths, is_found) in [
-        (-9, true),
-        (-1, true),
-        (0, true),
-        (1, false),
-        (4, false),
-        (9, false),
-    ] {
+    for thousandths in [-9, -1, 0, 1, 4, 9] {
+        let is_found = thousandths <= 0;
         let threshold = f64::from(similarity * 10 + thousandths) / 1000.0;
-        let close = search(
-            &app,
-            &staff,
-            photo("obama.jpg"),
-            json!({"threshold": threshold}),
-        )
-        .await;
+        let options = json!({"threshold": threshold});
+        let close = search(&app, &staff, photo("obama.jpg"), options).await;
         assert_eq!(!found(&close).is_empty(), is_found, "{threshold}");
         let used = hundredths(&close["threshold"]);
         assert_eq!(used > similarity, !is_found, "{threshold}");
@@ -222,7 +165,7 @@ async fn similarities_and_thresholds_are_hundredths() {
 async fn enrollments_that_compare_faces_use_up_the_searches() {
     let settings = [
         ALLOWED,
-        ("FACESCAN__ACCESS__MODE", "required"),
+        LOCKED,
         ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "3"),
         ("FACESCAN__AUDIT__LEVEL", "off"),
     ];
@@ -240,10 +183,8 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "one is left");
     let one = json!({"faces": [photo("obama3.jpg")]});
     assert_eq!(post(&faces, one.clone()).await.status, StatusCode::OK);
-    assert_eq!(
-        post(&faces, one.clone()).await.status,
-        StatusCode::TOO_MANY_REQUESTS
-    );
+    let refused = post(&faces, one.clone()).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     // Nobody is compared, so nothing is told.
     let mut unchecked = two.clone();
     unchecked["options"] = json!({"allow_conflicts": true});
@@ -255,24 +196,15 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     let created = post(&objectors, json!({})).await.json();
     let objector = format!("{objectors}/{}/enrollments", text(&created["id"]));
     assert_eq!(post(&objector, one.clone()).await.status, StatusCode::OK);
-    assert_eq!(
-        post(&faces, unchecked).await.status,
-        StatusCode::TOO_MANY_REQUESTS
-    );
+    let refused = post(&faces, unchecked).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     let library = of_kind("library", "archive");
     let created = post("/collections", library).await.json();
     let library = format!("/collections/{}/enrollments", text(&created["id"]));
-    assert_eq!(
-        post(&library, one).await.status,
-        StatusCode::TOO_MANY_REQUESTS
-    );
+    let refused = post(&library, one).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     // They are recorded as searches are: at every level.
-    let entries = app
-        .app
-        .retention
-        .store
-        .audit_entries("default", 0, 10)
-        .await;
+    let entries = app.app.store.audit_entries("default", 0, 10).await;
     let entries = entries.unwrap();
     let searches = entries.iter().map(|entry| {
         assert_eq!(entry.entry.action, "enroll");
