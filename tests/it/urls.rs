@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    body::Body,
-    http::{Request, StatusCode, header::CONTENT_TYPE},
-    response::Redirect,
-    routing::get,
-};
+use axum::{Router, http::StatusCode, response::Redirect, routing::get};
 use facescan_pipeline::ingest::fetch::Fetcher;
 use futures::FutureExt;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use crate::support::{
-    app::{TestApp, image_file},
+    app::{TestApp, image_file, result_of, serve},
     cli::facescan,
     silent::Silent,
 };
@@ -42,10 +35,7 @@ pub async fn images() -> String {
         )
         .route("/text", get(|| async { "this is not an image" }))
         .route("/large", get(|| async { vec![0_u8; 2_000_001] }));
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    format!("http://{address}")
+    format!("http://{}", serve(routes).await)
 }
 
 fn body(images: Value, options: Value) -> String {
@@ -57,15 +47,11 @@ async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
     let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let unstored = json!({"store": false, "timings": true});
     for uri in ["/detect", "/embed", "/quality"] {
-        let sent = body(
-            json!([{"id": "a", "url": format!("{server}/moved")}]),
-            unstored.clone(),
-        );
+        let images = json!([{"id": "a", "url": format!("{server}/moved")}]);
+        let sent = body(images, unstored.clone());
         let fetched = app.post_as(uri, JSON, sent).await.result();
-        let by_bytes = app
-            .post(&format!("{uri}?store=false"), image_file("t1.jpg"))
-            .await;
-        assert_eq!(fetched["faces"], by_bytes.result()["faces"], "{uri}");
+        let by_bytes = result_of(&app, &format!("{uri}?store=false"), "t1.jpg").await;
+        assert_eq!(fetched["faces"], by_bytes["faces"], "{uri}");
         assert_eq!(fetched["id"], "a");
         let stage = |name: &str| fetched["timings_ms"][name].as_f64().unwrap();
         assert!(stage("fetch") > 0.0 && stage("total") >= stage("fetch") + stage("decode"));
@@ -76,14 +62,8 @@ async fn an_image_by_url_returns_the_same_answer_as_its_bytes() {
 async fn every_operation_accepts_urls_for_images_and_masks() {
     let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let url = json!([{"url": format!("{server}/t1.jpg")}]);
-    let enhanced = app
-        .post_as(
-            "/enhance",
-            JSON,
-            body(url.clone(), json!({"timings": true})),
-        )
-        .await
-        .result();
+    let sent = body(url.clone(), json!({"timings": true}));
+    let enhanced = app.post_as("/enhance", JSON, sent).await.result();
     assert!(enhanced["timings_ms"]["fetch"].as_f64().unwrap() > 0.0);
     let operations = json!({"operations": [{"op": "mask_crop"}], "timings": true});
     let masked = json!({"images": url, "masks": url, "options": operations});
@@ -117,63 +97,47 @@ async fn a_failed_fetch_does_not_fail_the_other_images() {
         .post_as("/detect", JSON, body(images, json!({"store": false})))
         .await;
     assert_eq!(reply.status, StatusCode::OK);
-    let told: Vec<Value> = reply.json()["results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|result| {
-            json!([
-                result["id"],
-                result["status"],
-                result["error"]["code"],
-                result["error"]["detail"]
-            ])
-        })
-        .collect();
-    insta::assert_json_snapshot!(told);
-    let text = reply.body.to_vec();
-    let text = String::from_utf8(text).unwrap();
+    let results = reply.json()["results"].clone();
+    let told = results.as_array().unwrap().iter().map(|result| {
+        let error = &result["error"];
+        json!([
+            result["id"],
+            result["status"],
+            error["code"],
+            error["detail"]
+        ])
+    });
+    insta::assert_json_snapshot!(told.collect::<Vec<Value>>());
+    let text = String::from_utf8_lossy(&reply.body);
     for word in ["169.254", "secret", "passwd"] {
         assert!(!text.contains(word), "{word} in {text}");
     }
-    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
-    for line in [
+    app.assert_metrics(&[
         "facescan_fetches_total{outcome=\"ok\"} 2",
         "facescan_fetches_total{outcome=\"refused\"} 4",
         "facescan_fetches_total{outcome=\"status\"} 1",
         "facescan_fetches_total{outcome=\"too_large\"} 1",
         "facescan_fetch_seconds_count 8",
-    ] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
-    }
+    ]);
 }
 
 #[tokio::test]
 async fn a_single_failed_fetch_sets_the_status_of_the_answer() {
     let (app, server) = (TestApp::with(&LOCAL).await, images().await);
+    let mapped = "http://[::ffff:169.254.169.254]/";
     for (url, status, code) in [
         (format!("{server}/t2.jpg"), 422, "url_failed"),
-        (
-            "http://[::ffff:169.254.169.254]/".to_owned(),
-            403,
-            "url_forbidden",
-        ),
+        (mapped.to_owned(), 403, "url_forbidden"),
         ("https://127.0.0.1/".to_owned(), 403, "url_forbidden"),
     ] {
         let sent = body(json!([{"url": url}]), json!({"store": false}));
         let reply = app.post_as("/embed", JSON, sent).await;
-        assert_eq!(
-            (reply.status.as_u16(), reply.code().as_str()),
-            (status, code),
-            "{url}"
-        );
+        reply.assert_error_of(url, status, code);
     }
     // By default, URLs of this machine are refused.
     let app = TestApp::with(&LOCAL[..2]).await;
-    let sent = body(
-        json!([{"url": format!("{server}/t1.jpg")}]),
-        json!({"store": false}),
-    );
+    let images = json!([{"url": format!("{server}/t1.jpg")}]);
+    let sent = body(images, json!({"store": false}));
     let reply = app.post_as("/embed", JSON, sent).await;
     assert_eq!(reply.code(), "url_forbidden");
 }
@@ -182,23 +146,16 @@ async fn a_single_failed_fetch_sets_the_status_of_the_answer() {
 async fn the_url_is_stored_as_the_source_unless_the_caller_names_one() {
     let (app, server) = (TestApp::with(&LOCAL).await, images().await);
     let url = format!("{server}/moved");
+    let (first, second) = ("http://a.test/1", "http://a.test/2");
+    let image = json!({"url": url});
+    let with_source = json!({"url": url, "source_url": first});
     for (image, options, expected) in [
-        (json!({"url": url}), json!({}), url.as_str()),
-        (
-            json!({"url": url, "source_url": "http://a.test/1"}),
-            json!({}),
-            "http://a.test/1",
-        ),
-        (
-            json!({"url": url}),
-            json!({"source_url": "http://a.test/2"}),
-            "http://a.test/2",
-        ),
+        (&image, json!({}), url.as_str()),
+        (&with_source, json!({}), first),
+        (&image, json!({"source_url": second}), second),
     ] {
-        let stored = app
-            .post_as("/detect", JSON, body(json!([image]), options))
-            .await
-            .result();
+        let sent = body(json!([image]), options);
+        let stored = app.post_as("/detect", JSON, sent).await.result();
         let id = stored["image_id"].as_str().unwrap();
         let kept = app.get(&format!("/images/{id}")).await.json();
         let sources = kept["sources"].as_array().unwrap();
@@ -214,26 +171,21 @@ async fn a_fetch_ends_with_its_request() {
     let silent = Arc::new(Silent::default());
     let app = TestApp::fetching(&LOCAL, Arc::clone(&silent) as Arc<dyn Fetcher>).await;
     let sent = body(json!([{"url": "http://a.test/"}]), json!({"store": false}));
-    let request = |timeout: &str| {
-        Request::post("/detect")
-            .header(CONTENT_TYPE, JSON)
-            .header("x-request-timeout-ms", timeout)
-            .body(Body::from(sent.clone()))
-            .unwrap()
+    let within = async |timeout: &str| {
+        let headers = [("content-type", JSON), ("x-request-timeout-ms", timeout)];
+        app.call("POST", "/detect", &headers, sent.clone()).await
     };
-    let late = app.send(request("50")).await;
+    let late = within("50").await;
     assert_eq!(late.code(), "deadline_exceeded");
     silent.left.notified().now_or_never().unwrap();
     silent.asked.notified().now_or_never().unwrap();
     // The client disconnects.
     tokio::select! {
-        _ = app.send(request("60000")) => unreachable!("the fetch never ends"),
+        _ = within("60000") => unreachable!("the fetch never ends"),
         () = silent.asked.notified() => {}
     }
     silent.left.notified().now_or_never().unwrap();
-    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
-    let line = "facescan_fetches_total{outcome=\"abandoned\"} 2";
-    assert!(metrics.contains(line), "{metrics}");
+    app.assert_metrics(&["facescan_fetches_total{outcome=\"abandoned\"} 2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! `/verify`, `/calibration` and `facescan verify`: comparing two faces.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -10,10 +12,12 @@ use serde_json::{Value, json};
 use crate::{
     forms::multipart,
     support::{
-        app::{Reply, TestApp, encoded, files, image_file, numbers, result_of, testdata},
+        app::{
+            Reply, TestApp, encoded, files, image_file, numbers, result_of, runtime_dir, testdata,
+        },
         cli::facescan,
         database::on_both,
-        values::{assert_fields, photo},
+        values::{assert_fields, lines, photo},
     },
 };
 
@@ -56,13 +60,8 @@ async fn faces_of_one_person_match_with_the_error_rate() {
         assert!(face.get("embedding").is_none(), "{face}");
     }
 
-    let other = ok(&verify(
-        &app,
-        photo("obama.jpg"),
-        photo("biden.jpg"),
-        json!({"far": 0.01}),
-    )
-    .await);
+    let far = json!({"far": 0.01});
+    let other = ok(&verify(&app, photo("obama.jpg"), photo("biden.jpg"), far).await);
     assert_eq!(other["match"], false);
     assert!(other["threshold"].as_f64() < same["threshold"].as_f64());
     assert!(other["similarity"].as_f64() < other["threshold"].as_f64());
@@ -71,23 +70,12 @@ async fn faces_of_one_person_match_with_the_error_rate() {
 #[tokio::test]
 async fn a_threshold_decides_instead_of_a_rate() {
     let app = TestApp::start().await;
-    let low = verify(
-        &app,
-        photo("obama.jpg"),
-        photo("biden.jpg"),
-        json!({"threshold": -1}),
-    )
-    .await;
+    let (obama, biden) = (photo("obama.jpg"), photo("biden.jpg"));
+    let low = verify(&app, obama.clone(), biden, json!({"threshold": -1})).await;
     let low = ok(&low);
     assert_fields!(low, {"match": true, "threshold": -1.0, "far": {"bound": "at_least"}});
-    let high = verify(
-        &app,
-        photo("obama.jpg"),
-        photo("obama.jpg"),
-        json!({"threshold": 0.9999}),
-    )
-    .await;
-    let high = ok(&high);
+    let near_one = json!({"threshold": 0.9999});
+    let high = ok(&verify(&app, obama.clone(), obama.clone(), near_one).await);
     assert_fields!(high, {"match": true, "far": {"bound": "at_most"}});
     for (options, option) in [
         (json!({"far": 0.01, "threshold": 0.5}), "far"),
@@ -97,13 +85,7 @@ async fn a_threshold_decides_instead_of_a_rate() {
         (json!({"fars": 0.1}), "fars"),
         (json!({"face": "smallest"}), "face"),
     ] {
-        let reply = verify(
-            &app,
-            photo("obama.jpg"),
-            photo("obama.jpg"),
-            options.clone(),
-        )
-        .await;
+        let reply = verify(&app, obama.clone(), obama.clone(), options.clone()).await;
         assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY, "{options}");
         let detail = reply.json()["detail"].to_string();
         assert!(detail.contains(&format!("option `{option}`")), "{detail}");
@@ -123,14 +105,10 @@ async fn stored_faces(app: &TestApp) {
 
     // The vector alone has the same similarity, as numbers and as base64.
     let values = numbers(&face["embedding"]);
-    let bytes: Vec<u8> = values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect();
-    for embedding in [
-        face["embedding"].clone(),
-        json!(BASE64_STANDARD.encode(bytes)),
-    ] {
+    let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+    let bytes: Vec<u8> = bytes.collect();
+    let packed = json!(BASE64_STANDARD.encode(bytes));
+    for embedding in [&face["embedding"], &packed] {
         let vector = json!({"embedding": embedding, "vector_space": answer["vector_space"]});
         let compared = ok(&verify(app, vector, photo("obama2.jpg"), json!({})).await);
         let difference = compared["similarity"].as_f64().unwrap() - similarity;
@@ -197,73 +175,35 @@ async fn pairs_that_cannot_be_compared_say_why() {
     let app = TestApp::start().await;
     let vector = |vector_space: &str, values: Value| json!({"embedding": values, "vector_space": vector_space});
     let flat = json!({"data": BASE64_STANDARD.encode(flat_png())});
-    let a_face = photo("obama.jpg");
+    let (x, face) = (vector("x", json!([1, 0])), photo("obama.jpg"));
+    let both = json!({"data": "AAAA", "url": "https://example.org"});
+    let url = json!({"url": "https://example.org/a.jpg"});
+    let longer = vector("x", json!([1, 0, 0]));
     for (a, b, status, code) in [
-        (flat, a_face.clone(), 422, "no_face"),
+        (&flat, &face, 422, "no_face"),
+        (&x, &face, 409, "vector_space_mismatch"),
+        (&x, &longer, 422, "invalid_option"),
+        (&x, &x, 422, "invalid_option"),
+        (&vector("x", json!([0, 0])), &face, 422, "invalid_option"),
+        (&vector("x", json!("AAA=")), &face, 422, "invalid_option"),
+        (&json!({"embedding": [1]}), &face, 422, "invalid_option"),
+        (&json!({}), &face, 422, "invalid_option"),
+        (&both, &face, 422, "invalid_option"),
         (
-            vector("x", json!([1, 0])),
-            a_face.clone(),
-            409,
-            "vector_space_mismatch",
-        ),
-        (
-            vector("x", json!([1, 0])),
-            vector("x", json!([1, 0, 0])),
-            422,
-            "invalid_option",
-        ),
-        (
-            vector("x", json!([1, 0])),
-            vector("x", json!([1, 0])),
-            422,
-            "invalid_option",
-        ),
-        (
-            vector("x", json!([0, 0])),
-            a_face.clone(),
-            422,
-            "invalid_option",
-        ),
-        (
-            vector("x", json!("AAA=")),
-            a_face.clone(),
-            422,
-            "invalid_option",
-        ),
-        (
-            json!({"embedding": [1]}),
-            a_face.clone(),
-            422,
-            "invalid_option",
-        ),
-        (json!({}), a_face.clone(), 422, "invalid_option"),
-        (
-            json!({"data": "AAAA", "url": "https://example.org"}),
-            a_face.clone(),
-            422,
-            "invalid_option",
-        ),
-        (
-            json!({"data": "AAAA"}),
-            a_face.clone(),
+            &json!({"data": "AAAA"}),
+            &face,
             415,
             "unsupported_media_type",
         ),
-        (
-            json!({"url": "https://example.org/a.jpg"}),
-            a_face.clone(),
-            403,
-            "url_forbidden",
-        ),
+        (&url, &face, 403, "url_forbidden"),
     ] {
-        let reply = verify(&app, a, b, json!({})).await;
+        let reply = verify(&app, a.clone(), b.clone(), json!({})).await;
         reply.assert_error(status, code);
     }
     let raw = app.post("/verify", image_file("obama.jpg")).await;
     assert_eq!(raw.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     // A vector space without a table needs a threshold.
-    let unknown = || vector("x", json!([1, 0]));
-    let compared = ok(&verify(&app, unknown(), unknown(), json!({"threshold": 0.5})).await);
+    let compared = ok(&verify(&app, x.clone(), x, json!({"threshold": 0.5})).await);
     assert_fields!(compared, {"far": null, "match": true});
 }
 
@@ -272,21 +212,24 @@ pub(crate) fn flat_png() -> Bytes {
     encoded(&image.into(), ImageFormat::Png)
 }
 
+/// Returns the face that is nearest to the center of the image.
+fn central(scan: &Value) -> Option<&Value> {
+    let side = |name: &str| scan["image"][name].as_f64().unwrap() as f32;
+    let (width, height) = (side("width"), side("height"));
+    let from_center = |face: &&Value| {
+        let edges = numbers(&face["bbox"]);
+        (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
+    };
+    let faces = scan["faces"].as_array().unwrap().iter();
+    faces.min_by(|a, b| from_center(a).total_cmp(&from_center(b)))
+}
+
 #[tokio::test]
 async fn the_chosen_face_is_the_largest_or_the_central_one() {
     let app = TestApp::start().await;
     let scan = result_of(&app, "/embed", "t1.jpg").await;
-    let faces = scan["faces"].as_array().unwrap();
-    let (width, height) = (1280.0, 886.0);
-    let from_center = |face: &Value| {
-        let edges = numbers(&face["bbox"]);
-        (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
-    };
-    let central = faces
-        .iter()
-        .min_by(|a, b| from_center(a).total_cmp(&from_center(b)))
-        .unwrap();
-    for (choice, expected) in [("largest", &faces[0]), ("central", central)] {
+    let central = central(&scan).unwrap();
+    for (choice, expected) in [("largest", &scan["faces"][0]), ("central", central)] {
         let options = json!({"face": choice});
         let answer = ok(&verify(&app, photo("t1.jpg"), photo("obama.jpg"), options).await);
         assert_eq!(answer["a"]["bbox"], expected["bbox"], "{choice}");
@@ -305,10 +248,7 @@ async fn a_comparison_is_recorded() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let entries: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let entries = lines(&text);
     let entry = |action: &str| {
         let entry = entries.iter().find(|entry| entry["action"] == action);
         entry.unwrap_or_else(|| panic!("{text}"))
@@ -335,29 +275,18 @@ async fn the_calibrations_are_listed() {
 
 #[test]
 fn the_command_compares_files_and_exits_with_the_decision() {
-    let picture = |name: &str| {
-        crate::support::app::runtime_dir()
-            .join("pictures")
-            .join(name)
+    let run = |other: &str| {
+        let pictures = runtime_dir().join("pictures");
+        let pair = ["obama.jpg", other].map(|name| pictures.join(name));
+        facescan(["verify"]).args(pair).output().unwrap()
     };
-    let run = |args: &[&std::ffi::OsStr]| {
-        let output =
-            facescan(std::iter::once(std::ffi::OsStr::new("verify")).chain(args.iter().copied()))
-                .output()
-                .unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-            output.stderr,
-        )
-    };
-    let (a, b, c) = (photo("obama.jpg"), photo("obama2.jpg"), photo("biden.jpg"));
-    let (code, printed, _) = run(&[a.as_os_str(), b.as_os_str()]);
-    let printed: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!((code, &printed["match"]), (Some(0), &json!(true)));
+    let same = run("obama2.jpg");
+    let printed: Value = serde_json::from_slice(&same.stdout).unwrap();
+    assert_eq!(same.status.code(), Some(0));
+    assert_eq!(printed["match"], true);
     assert!(printed["far"]["value"].is_f64(), "{printed}");
-    assert_eq!(run(&[a.as_os_str(), c.as_os_str()]).0, Some(1));
-    assert_eq!(run(&[a.as_os_str(), "/no/such.jpg".as_ref()]).0, Some(2));
+    assert_eq!(run("biden.jpg").status.code(), Some(1));
+    assert_eq!(run("/no/such.jpg").status.code(), Some(2));
 }
 
 /// The table in the repository was measured on the same faces, so the thresholds are inside its intervals.
@@ -366,23 +295,11 @@ fn the_command_compares_files_and_exits_with_the_decision() {
 async fn a_new_calibration_is_within_the_intervals_of_the_built_in_one() {
     let folder = testdata("lfw_fold1/images");
     let app = TestApp::start().await;
-    let mut people: std::collections::BTreeMap<_, Vec<Vec<f32>>> =
-        std::collections::BTreeMap::new();
+    let mut people = BTreeMap::<_, Vec<Vec<f32>>>::new();
     for path in files(&folder) {
         let bytes = std::fs::read(&path).unwrap();
         let scan = app.post("/embed?store=false", bytes.into()).await.result();
-        let (width, height) = (&scan["image"]["width"], &scan["image"]["height"]);
-        let (width, height) = (
-            width.as_f64().unwrap() as f32,
-            height.as_f64().unwrap() as f32,
-        );
-        let from_center = |face: &&Value| {
-            let edges = numbers(&face["bbox"]);
-            (edges[0] + edges[2] - width).powi(2) + (edges[1] + edges[3] - height).powi(2)
-        };
-        let faces = scan["faces"].as_array().unwrap().iter();
-        let central = faces.min_by(|a, b| from_center(a).total_cmp(&from_center(b)));
-        if let Some(face) = central {
+        if let Some(face) = central(&scan) {
             let person = people.entry(path.parent().unwrap().to_owned()).or_default();
             person.push(numbers(&face["embedding"]));
         }
