@@ -4,7 +4,10 @@ use bytes::Bytes;
 use image::{ImageFormat, imageops::FilterType};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, encoded, image_file, numbers, runtime_dir};
+use crate::support::{
+    app::{TestApp, encoded, image_file, numbers, runtime_dir},
+    values::{cosine, difference},
+};
 
 async fn app_with_libjpeg_turbo() -> TestApp {
     let library = runtime_dir().join("turbojpeg/libturbojpeg.so.0");

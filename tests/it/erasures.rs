@@ -13,7 +13,7 @@ use walkdir::WalkDir;
 use crate::{
     batches::{id_of, item, items, post_json, process_all, read, submit, worker},
     support::{
-        app::{TestApp, image_file, numbers},
+        app::{TestApp, image_file, numbers, result_of},
         database::{Database, on_postgres},
         values::assert_fields,
     },
@@ -133,12 +133,8 @@ async fn by_source(app: &TestApp) {
 }
 
 async fn by_host(app: &TestApp) {
-    let kept = scan(
-        app,
-        "obama.jpg",
-        "source_url=https://img.example.com.test/a",
-    )
-    .await;
+    let longer = "source_url=https://img.example.com.test/a";
+    let kept = scan(app, "obama.jpg", longer).await;
     let image = scan(app, "t1.jpg", "source_url=https://img.example.com:8443/a").await;
     // The same host, as it is spelled without a scheme and with the dot of the root.
     let others = [
@@ -170,12 +166,8 @@ async fn by_host(app: &TestApp) {
 async fn by_image(app: &TestApp) {
     // The result of the second item has an image that the operation made.
     let batch = batch_of(app, "enhance", json!([item("a", "t1.jpg")])).await;
-    let other = batch_of(
-        app,
-        "detect",
-        json!([item("b", "t1.jpg"), item("c", "obama.jpg")]),
-    )
-    .await;
+    let entries = json!([item("b", "t1.jpg"), item("c", "obama.jpg")]);
+    let other = batch_of(app, "detect", entries).await;
     process_all(app).await;
     assert!(!files_of(app, &batch).is_empty());
     let listed = items(app, &other, "").await;
@@ -218,12 +210,8 @@ async fn under_a_lease(app: &TestApp) {
 }
 
 async fn whole_batch(app: &TestApp) {
-    let batch = batch_of(
-        app,
-        "embed",
-        json!([item("a", "t1.jpg"), item("b", "obama.jpg")]),
-    )
-    .await;
+    let entries = json!([item("a", "t1.jpg"), item("b", "obama.jpg")]);
+    let batch = batch_of(app, "embed", entries).await;
     process_all(app).await;
     let report = erase(app, json!({"batch": batch})).await;
     let counts = &report["erased"];
@@ -263,9 +251,7 @@ async fn after_an_interruption(app: &TestApp) {
     assert!(!is_stored(app, &image).await);
     assert_eq!(erased(&report(of_source).await)[0], 1);
     assert!(report(of_batch).await["erased_at"].is_null());
-    let metrics = app.app.metrics.text().unwrap();
-    let counted = "facescan_sweeps_failed_total{sweep=\"erasures\"} 1\n";
-    assert!(metrics.contains(counted), "{metrics}");
+    app.assert_metrics(&["facescan_sweeps_failed_total{sweep=\"erasures\"} 1\n"]);
 
     std::fs::remove_file(&payloads).unwrap();
     std::fs::rename(&away, &payloads).unwrap();
@@ -275,10 +261,8 @@ async fn after_an_interruption(app: &TestApp) {
 
 /// After the purge, no file of the database has the vectors.
 async fn purge(app: &TestApp) {
-    let reply = app
-        .post("/embed?store=true&source=cam", image_file("t1.jpg"))
-        .await;
-    let vector = numbers(&reply.result()["faces"][0]["embedding"]);
+    let scanned = result_of(app, "/embed?store=true&source=cam", "t1.jpg").await;
+    let vector = numbers(&scanned["faces"][0]["embedding"]);
     let bytes: Vec<u8> = vector[..16].iter().flat_map(|v| v.to_le_bytes()).collect();
     let is_in_files = || {
         let files = std::fs::read_dir(app.data_dir()).unwrap();
@@ -330,10 +314,6 @@ async fn a_request_names_exactly_one_target() {
         (json!({"batch": uuid::Uuid::now_v7()}), 404, "not_found"),
     ] {
         let reply = post_json(&app, "/erasures", &body).await;
-        assert_eq!(
-            (reply.status.as_u16(), reply.code().as_str()),
-            (status, code),
-            "{body}"
-        );
+        reply.assert_error_of(body, status, code);
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     batches::{id_of, item, post_json, submit, worker},
+    collections::gallery,
     support::{
         app::{TestApp, image_file, result_of},
         cli::facescan,
@@ -43,11 +44,8 @@ async fn nothing_is_written_to_newer_tables(database: Database) {
     let erased = stored_image(&app).await;
     app.delete(&format!("/images/{erased}")).await;
     let image = stored_image(&app).await;
-    let open = submit(
-        &app,
-        &json!({"operation": "detect", "open": true, "items": [item("a", "t1.jpg")]}),
-    )
-    .await;
+    let open = json!({"operation": "detect", "open": true, "items": [item("a", "t1.jpg")]});
+    let open = submit(&app, &open).await;
 
     database.execute(&upgrade(&database)).await;
     let before = database.dump().await;
@@ -74,32 +72,20 @@ async fn stored_image(app: &TestApp) -> String {
 }
 
 async fn refuse_requests_that_write(app: &TestApp, image: &str, batch: &str) {
+    let items = json!({"items": [item("b", "t1.jpg")]});
+    let new = json!({"operation": "detect", "items": [item("b", "t1.jpg")]});
     let requests: &[(&str, Value)] = &[
-        (
-            "/batches",
-            json!({"operation": "detect", "items": [item("b", "t1.jpg")]}),
-        ),
-        (
-            &format!("/batches/{batch}/items"),
-            json!({"items": [item("b", "t1.jpg")]}),
-        ),
+        ("/batches", new),
+        (&format!("/batches/{batch}/items"), items),
         (&format!("/batches/{batch}/close"), json!({})),
         (&format!("/batches/{batch}/cancel"), json!({})),
         ("/webhooks", json!({"url": "https://example.org/hook"})),
         ("/erasures", json!({"host": "example.org"})),
-        (
-            "/collections",
-            json!({"name": "staff", "purpose": "entry control", "legal_basis": "consent", "retention_days": 30}),
-        ),
+        ("/collections", gallery("staff")),
     ];
     for (uri, body) in requests {
         let reply = post_json(app, uri, body).await;
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (StatusCode::SERVICE_UNAVAILABLE, "schema_mismatch"),
-            "{uri}: {:?}",
-            reply.body
-        );
+        reply.assert_error_of(uri, 503, "schema_mismatch");
     }
     for uri in ["/detect?store=true", "/embed?store=true&cache=false"] {
         let reply = app.post(uri, image_file("t1.jpg")).await;
@@ -182,12 +168,7 @@ async fn a_file_that_is_no_database_is_unavailable_and_readyz_says_why() {
         app.get("/images").await,
         app.get("/batches").await,
     ] {
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"),
-            "{:?}",
-            reply.body
-        );
+        reply.assert_error(503, "store_unavailable");
     }
     let reason = app.get("/readyz").await.json()["reasons"][0].to_string();
     assert!(reason.contains("damaged"), "{reason}");

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use crate::{
-    access::{key, send},
-    support::app::{TestApp, image_file},
+    access::{LOCKED, key, send},
+    collections::{gallery, of_kind},
+    support::{app::TestApp, values::photo},
 };
 
 /// The fields with a time that do not end in `_at`.
@@ -22,11 +22,8 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        let settings = [
-            ("FACESCAN__ACCESS__MODE", "required"),
-            ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]"),
-        ];
-        let app = TestApp::with(&settings).await;
+        let purposes = ("FACESCAN__RECOGNITION__PURPOSES", "[entry control]");
+        let app = TestApp::with(&[LOCKED, purposes]).await;
         let key = key(&app, "default", &Scope::ALL).await;
         Self { app, key }
     }
@@ -108,20 +105,10 @@ fn compare(what: &str, first: &Value, second: &Value) {
     assert!(compared > 0, "{what} has no time: {first} {second}");
 }
 
-fn collection(name: &str, kind: &str) -> Value {
-    json!({"name": name, "kind": kind, "purpose": "entry control", "legal_basis": "consent", "retention_days": 30})
-}
-
-fn image() -> Value {
-    json!({"data": BASE64_STANDARD.encode(image_file("obama.jpg"))})
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_time_of_recognition_is_the_same_on_creation_and_on_reading() {
     let server = Server::start().await;
-    let staff = server
-        .created("/collections", collection("staff", "gallery"))
-        .await;
+    let staff = server.created("/collections", gallery("staff")).await;
     let consent = json!({
         "reference": "form 3",
         "given_at": "2020-01-01T02:00:00.123456789+02:00",
@@ -138,21 +125,25 @@ async fn a_time_of_recognition_is_the_same_on_creation_and_on_reading() {
         &server.listed(&subjects, &read["id"]).await,
     );
     let enrollments = format!("{subject}/enrollments");
-    server.post(&enrollments, json!({"faces": [image()]})).await;
+    server
+        .post(&enrollments, json!({"faces": [photo("obama.jpg")]}))
+        .await;
     let of_subject = server.get(&enrollments).await;
     compare(&enrollments, &of_subject, &server.get(&enrollments).await);
 
     let archive = server
-        .created("/collections", collection("archive", "library"))
+        .created("/collections", of_kind("library", "archive"))
         .await;
     let enrollments = format!("{archive}/enrollments");
-    server.post(&enrollments, json!({"faces": [image()]})).await;
+    server
+        .post(&enrollments, json!({"faces": [photo("obama.jpg")]}))
+        .await;
     let listed = server.get(&enrollments).await;
     compare(&enrollments, &listed, &server.get(&enrollments).await);
     let clusterings = format!("{archive}/clusterings");
     server.created(&clusterings, json!({})).await;
 
-    let search = json!({"faces": [image()], "options": {"purpose": "entry control"}});
+    let search = json!({"faces": [photo("obama.jpg")], "options": {"purpose": "entry control"}});
     server.post(&format!("{staff}/search"), search).await;
     let searches = format!("{staff}/searches");
     let recorded = server.get(&searches).await;
@@ -191,7 +182,7 @@ async fn a_time_of_the_service_is_the_same_on_creation_and_on_reading() {
     );
 
     let scan = server
-        .post("/embed?store=true", json!({"images": [image()]}))
+        .post("/embed?store=true", json!({"images": [photo("obama.jpg")]}))
         .await;
     let id = &scan["results"][0]["image_id"];
     let read = server

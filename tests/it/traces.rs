@@ -9,19 +9,19 @@ use std::{
 };
 
 use axum::{Router, body::Bytes, extract::State, http::HeaderMap, routing::post};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::any_value::Value as AnyValue,
     trace::v1::{Span, span::SpanKind},
 };
 use prost::Message;
-use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::timeout};
+use serde_json::json;
+use tokio::time::timeout;
 
 use crate::support::{
-    app::image_file,
+    app::{image_file, serve},
     cli::{Serving, facescan},
+    values::{lines, photo},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -67,10 +67,7 @@ async fn collector() -> (String, Received) {
         .route("/v1/traces", post(spans))
         .route("/told", post(told))
         .with_state(received.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    (address, received)
+    (format!("http://{}", serve(router).await), received)
 }
 
 fn client() -> reqwest::Client {
@@ -135,11 +132,8 @@ async fn a_request_is_one_trace_from_http_to_the_store() {
     let response = send_in_trace(request, 200).await;
     server.stop();
 
-    let spans: Vec<Span> = received.spans.lock().unwrap().clone();
-    let spans: Vec<Span> = spans
-        .into_iter()
-        .filter(|span| hex(&span.trace_id) == TRACE)
-        .collect();
+    let mut spans: Vec<Span> = received.spans.lock().unwrap().clone();
+    spans.retain(|span| hex(&span.trace_id) == TRACE);
     let names: BTreeSet<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     let expected = [
         "POST /embed",
@@ -175,33 +169,25 @@ async fn a_request_is_one_trace_from_http_to_the_store() {
     let rows = named(&spans, "inference");
     assert_eq!(rows.len(), 3);
     let runs = named(&spans, "model run");
-    let mut of_runs: Vec<(Option<String>, usize)> = Vec::new();
-    for run in runs {
+    let mut embedded = 0;
+    for run in &runs {
         assert!(rows.iter().any(|row| row.span_id == run.parent_span_id));
         assert_eq!(attribute(run, "device").as_deref(), Some("cpu"));
-        of_runs.push((attribute(run, "operation"), 1 + run.links.len()));
+        if attribute(run, "operation").as_deref() == Some("face_embedding") {
+            embedded += 1 + run.links.len();
+        }
     }
-    let embedded: usize = of_runs
-        .iter()
-        .filter(|(operation, _)| operation.as_deref() == Some("face_embedding"))
-        .map(|(_, rows)| rows)
-        .sum();
-    assert_eq!(embedded, 2, "{of_runs:?}");
+    assert_eq!(embedded, 2, "{runs:?}");
     assert_eq!(
         received.header("authorization").as_deref(),
         Some("Bearer of-the-collector")
     );
 
     // Each line of the request has its id and that of its trace, and no line has a span that is for traces only.
-    let log = std::fs::read_to_string(&log).unwrap();
-    let lines = log
-        .lines()
-        .map(|line| -> Value { serde_json::from_str(line).unwrap() });
-    let of_request: Vec<Value> = lines
-        .filter(|line| line["span"]["trace_id"] == TRACE)
-        .collect();
-    assert!(!of_request.is_empty(), "{log}");
-    for line in of_request {
+    let mut log = lines(std::fs::read(&log).unwrap());
+    log.retain(|line| line["span"]["trace_id"] == TRACE);
+    assert!(!log.is_empty());
+    for line in log {
         assert_eq!(line["span"]["name"], "request", "{line}");
         assert!(line["span"]["request_id"].is_string(), "{line}");
     }
@@ -237,7 +223,7 @@ async fn the_chunks_of_a_batch_are_linked_to_its_submission() {
     );
     let body = json!({
         "operation": "detect",
-        "items": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
+        "items": [photo("t1.jpg")],
         "webhook": {"url": format!("{collector}/told")},
     });
     let request = client()

@@ -1,15 +1,15 @@
 //! What the audit trail records of requests.
 
-use axum::http::{Request, StatusCode};
 use facescan_store::AuditEntry;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    batches::{id_of, item, post_json, submit},
+    batches::{as_lines, id_of, item, post_json, submit},
     support::{
         app::{TestApp, image_file},
         cli::facescan,
+        values::lines,
     },
 };
 
@@ -33,35 +33,27 @@ async fn every_use_is_recorded_if_the_settings_say_so() {
     let image = image_file("t1.jpg");
     let digest = Sha256::digest(&image);
     let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let request = Request::post("/detect?store=true")
-        .header("x-request-id", "the-first")
-        .header("content-type", "image/jpeg")
-        .body(image.into())
-        .unwrap();
-    let id = app.send(request).await.result()["image_id"].clone();
+    let headers = [
+        ("x-request-id", "the-first"),
+        ("content-type", "image/jpeg"),
+    ];
+    let scan = app.call("POST", "/detect?store=true", &headers, image);
+    let id = scan.await.result()["image_id"].clone();
     let id = id.as_str().unwrap();
     app.get(&format!("/images/{id}")).await;
     app.delete(&format!("/images/{id}")).await;
     let entries = entries(&app).await;
     assert_eq!(entries[0].entry.request_id, "the-first");
     assert_eq!(entries[0].entry.key_id, None);
-    assert_eq!(
-        summary(&entries[0]),
-        (
-            "detect".into(),
-            None,
-            json!({"images": [sha256], "not_loaded": 0})
-        )
-    );
+    let details = json!({"images": [sha256], "not_loaded": 0});
+    assert_eq!(summary(&entries[0]), ("detect".into(), None, details));
     assert_eq!(
         summary(&entries[1]),
         ("read_image".into(), Some(id.into()), json!({}))
     );
     let (action, target, details) = summary(&entries[2]);
-    assert_eq!(
-        (action.as_str(), target.as_deref(), &details["kind"]),
-        ("erase", Some(id), &"image".into())
-    );
+    assert_eq!((&*action, target.as_deref()), ("erase", Some(id)));
+    assert_eq!(details["kind"], "image");
     assert_eq!(entries.len(), 3);
 }
 
@@ -77,16 +69,8 @@ async fn changes_and_exports_are_recorded_by_default() {
     post_json(&app, "/erasures", &json!({"source": "a name"})).await;
     let entries = entries(&app).await;
     let actions: Vec<_> = entries.iter().map(|entry| &*entry.entry.action).collect();
-    assert_eq!(
-        actions,
-        [
-            "submit_batch",
-            "export_batch",
-            "cancel_batch",
-            "erase",
-            "erase"
-        ]
-    );
+    let expected = "submit_batch export_batch cancel_batch erase erase";
+    assert_eq!(actions.join(" "), expected);
     assert!(!format!("{entries:?}").contains("a name"));
 }
 
@@ -98,22 +82,12 @@ async fn every_page_of_an_export_is_recorded() {
     let items = format!("/batches/{batch}/items");
     app.get(&items).await;
     app.get(&format!("{items}?after=0")).await;
-    let request = Request::get(format!("{items}?after=7"))
-        .header("accept", "application/x-ndjson")
-        .body(axum::body::Body::empty())
-        .unwrap();
-    app.send(request).await;
+    as_lines(&app, &format!("{items}?after=7")).await;
     let entries = entries(&app).await;
     let exports: Vec<_> = entries.iter().skip(1).map(summary).collect();
     let export = |details: Value| ("export_batch".into(), Some(batch.clone()), details);
-    assert_eq!(
-        exports,
-        [
-            export(json!({})),
-            export(json!({"after": 0})),
-            export(json!({"after": 7}))
-        ]
-    );
+    let expected = [json!({}), json!({"after": 0}), json!({"after": 7})];
+    assert_eq!(exports, expected.map(export));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,8 +96,7 @@ async fn a_request_that_cannot_be_recorded_is_refused() {
     app.database().execute("DROP TABLE audit_entries").await;
     for uri in ["/detect", "/detect?store=false"] {
         let reply = app.post(uri, image_file("t1.jpg")).await;
-        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(reply.code(), "audit_unavailable");
+        reply.assert_error_of(uri, 503, "audit_unavailable");
     }
     let image = app
         .get("/images/0192f0c1-6c8e-7a43-9a0e-2f6c1f1e2b7d")
@@ -150,10 +123,7 @@ async fn the_command_line_verifies_and_exports_the_trail() {
     }
     let (is_ok, export) = audit(&app, &["export"]);
     assert!(is_ok);
-    let lines: Vec<Value> = export
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = lines(&export);
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[3]["action"], "export_audit");
     for pair in lines.windows(2) {

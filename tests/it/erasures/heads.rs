@@ -12,7 +12,11 @@ use tempfile::TempDir;
 use super::retention::Ahead;
 use crate::{
     batches::post_json,
-    support::{app::TestApp, cli::facescan},
+    support::{
+        app::{TestApp, serve},
+        cli::facescan,
+        values::lines,
+    },
 };
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -63,10 +67,7 @@ impl Noted {
     }
 
     fn lines(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.file()).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        lines(fs::read(self.file()).unwrap())
     }
 
     async fn execute(&self, statement: &'static str) {
@@ -97,14 +98,9 @@ impl Noted {
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_are_appended_to_a_file_when_they_have_changed() {
     let noted = Noted::start("0").await;
-    assert_eq!(
-        (
-            noted.note(2).await,
-            noted.note(0).await,
-            noted.note(1).await
-        ),
-        (1, 0, 1)
-    );
+    for (entries, published) in [(2, 1), (0, 0), (1, 1)] {
+        assert_eq!(noted.note(entries).await, published);
+    }
     let lines = noted.lines();
     let numbers: Vec<_> = lines.iter().map(|line| &line["number"]).collect();
     assert_eq!(numbers, [&json!(2), &json!(3)]);
@@ -182,44 +178,17 @@ async fn a_file_of_heads_that_somebody_else_wrote_is_refused() {
     let noted = Noted::start("0").await;
     noted.note(2).await;
     let line: HeadLine = serde_json::from_value(noted.lines()[0].clone()).unwrap();
-    for (wrong, message) in [
-        (
-            HeadLine {
-                number: 1,
-                ..line.clone()
-            },
-            "is not signed with audit.secret",
-        ),
-        (
-            HeadLine {
-                signature: None,
-                ..line.clone()
-            },
-            "is not signed with audit.secret",
-        ),
-        (
-            HeadLine {
-                tenant: "b".to_owned(),
-                ..line.clone()
-            },
-            "is not signed with audit.secret",
-        ),
-        (
-            HeadLine {
-                number: 0,
-                ..line.clone()
-            },
-            "is no head",
-        ),
-        (
-            HeadLine {
-                hash: "00".to_owned(),
-                ..line.clone()
-            },
-            "is no head",
-        ),
+    let (unsigned, no_head) = ("is not signed with audit.secret", "is no head");
+    for (field, value, message) in [
+        ("number", json!(1), unsigned),
+        ("signature", Value::Null, unsigned),
+        ("tenant", json!("b"), unsigned),
+        ("number", json!(0), no_head),
+        ("hash", json!("00"), no_head),
     ] {
-        let text = format!("{}\n{}\n", json!(line), json!(wrong));
+        let mut wrong = json!(line);
+        wrong[field] = value;
+        let text = format!("{}\n{}\n", json!(line), wrong);
         fs::write(noted.file(), text).unwrap();
         let (is_ok, text) = noted.verify(&[]);
         assert!(
@@ -239,12 +208,8 @@ async fn heads_that_cannot_be_delivered_are_delivered_later() {
     post_json(&noted.app, "/erasures", &json!({"source": "a"})).await;
     noted.publisher().publish().await.unwrap_err();
     noted.publisher().publish_or_warn().await;
-    let metrics = noted.app.get("/metrics").await;
-    let text = String::from_utf8_lossy(&metrics.body).into_owned();
-    assert!(
-        text.contains(r#"facescan_sweeps_failed_total{sweep="audit_heads"} 1"#),
-        "{text}"
-    );
+    let failed = r#"facescan_sweeps_failed_total{sweep="audit_heads"} 1"#;
+    noted.app.assert_metrics(&[failed]);
     fs::remove_dir(noted.file()).unwrap();
     assert_eq!(noted.publisher().publish().await.unwrap(), 1);
     assert_eq!(noted.lines().len(), 1);
@@ -272,13 +237,8 @@ async fn heads_go_to_object_stores_and_servers() {
     assert_eq!(count.unwrap(), 1);
     let objects = bucket.list_with_delimiter(None).await.unwrap().objects;
     assert_eq!(objects.len(), 1);
-    let bytes = bucket
-        .get(&objects[0].location)
-        .await
-        .unwrap()
-        .bytes()
-        .await
-        .unwrap();
+    let object = bucket.get(&objects[0].location).await.unwrap();
+    let bytes = object.bytes().await.unwrap();
     let line: HeadLine = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(
         (line.tenant.as_str(), line.number, line.signature),
@@ -288,9 +248,7 @@ async fn heads_go_to_object_stores_and_servers() {
     let (sender, mut posted) = tokio::sync::mpsc::unbounded_channel();
     let receive = move |body: String| async move { sender.send(body).unwrap() };
     let router = axum::Router::new().route("/heads", axum::routing::post(receive));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let address = serve(router).await;
     let at = |path: &str| HeadDestination::Http {
         client: facescan_outbound::client(facescan_outbound::tls::client_config().unwrap())
             .build()
