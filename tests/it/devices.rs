@@ -6,9 +6,9 @@ use image::RgbImage;
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{Reply, TestApp, image_file, numbers, result_of, runtime_dir},
+    app::{TestApp, image_file, numbers, result_of, runtime_dir},
     cli::facescan,
-    values::assert_fields,
+    values::{assert_fields, cosine, difference, floats, photo},
 };
 
 /// Requests CUDA for every operation. The ONNX Runtime that the tests load does not contain CUDA.
@@ -22,15 +22,10 @@ pub fn has_openvino() -> bool {
     is_wanted
 }
 
-fn cosine(a: &Value, b: &Value) -> f32 {
-    numbers(a).iter().zip(numbers(b)).map(|(a, b)| a * b).sum()
-}
-
 /// Returns the devices and the six faces of the image, from `/embed`.
 async fn faces(app: &TestApp, query: &str) -> (Value, Vec<Value>) {
-    let reply = app
-        .post(&format!("/embed?store=false{query}"), image_file("t1.jpg"))
-        .await;
+    let uri = format!("/embed?store=false{query}");
+    let reply = app.post(&uri, image_file("t1.jpg")).await;
     let result = reply.result();
     let faces = result["faces"].as_array().unwrap().clone();
     assert_eq!(faces.len(), 6);
@@ -44,20 +39,9 @@ async fn a_missing_device_is_refused_with_a_reason_and_the_cpu_answers() {
     for operation in ["face_detection", "face_embedding"] {
         let state = &devices[operation];
         assert_fields!(state, {"requested": "cuda:0", "active": "cpu"});
-        assert!(
-            state["reason"].as_str().unwrap().contains("cuda:0"),
-            "{state}"
-        );
+        let reason = state["reason"].as_str().unwrap();
+        assert!(reason.contains("cuda:0"), "{state}");
     }
-
-    let strict = |reply: Reply| (reply.status.as_u16(), reply.code());
-    let reply = app
-        .post(
-            "/detect?store=false&strict_device=true",
-            image_file("t1.jpg"),
-        )
-        .await;
-    assert_eq!(strict(reply), (503, "device_unavailable".to_owned()));
 
     let ready = app.get("/readyz").await;
     assert_eq!(ready.status.as_u16(), 200, "the cpu serves");
@@ -84,17 +68,11 @@ async fn auto_tries_the_backends_in_order_and_reports_each_result() {
     assert_eq!(devices["face_detection"]["requested"], "cpu");
     assert_eq!(devices["face_embedding"]["requested"], "auto:0");
     let report = app.get("/devices").await.json();
-    let tried: Vec<_> = report["backends"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|backend| backend["state"] != "untried")
-        .map(|backend| backend["device"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(
-        tried,
-        ["cuda:0", "migraphx:0", "coreml:0", "openvino:0", "webgpu:0"]
-    );
+    let backends = report["backends"].as_array().unwrap().iter();
+    let tried = backends.filter(|backend| backend["state"] != "untried");
+    let tried: Vec<_> = tried.map(|backend| &backend["device"]).collect();
+    let order = ["cuda:0", "migraphx:0", "coreml:0", "openvino:0", "webgpu:0"];
+    assert_eq!(tried, order);
 }
 
 #[tokio::test]
@@ -133,12 +111,9 @@ async fn faces_through(backend: &str, active: &str) {
         assert_eq!(devices[operation]["active"], active);
     }
     for (cpu, device) in on_cpu.iter().zip(&on_device) {
-        let (a, b) = (numbers(&cpu["bbox"]), numbers(&device["bbox"]));
-        assert!(
-            a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1.0),
-            "{a:?} {b:?}"
-        );
-        let cosine = cosine(&cpu["embedding"], &device["embedding"]);
+        let moved = difference(&numbers(&cpu["bbox"]), &numbers(&device["bbox"]));
+        assert!(moved < 1.0, "{moved}");
+        let cosine = cosine(&numbers(&cpu["embedding"]), &numbers(&device["embedding"]));
         assert!(cosine > 0.999, "{cosine}");
         let overall = |face: &Value| face["quality"]["overall"].as_f64().unwrap();
         assert!((overall(cpu) - overall(device)).abs() < 0.01);
@@ -148,10 +123,9 @@ async fn faces_through(backend: &str, active: &str) {
     let operation = &report["operations"]["face_embedding"];
     assert_fields!(operation["health"], {"state": "up", "rows": 6});
     assert_eq!(operation["health"]["fallbacks"], json!({}));
-    let metrics = String::from_utf8(app.get("/metrics").await.body.to_vec()).unwrap();
     let counted =
         format!("facescan_rows_total{{operation=\"face_embedding\",device=\"{active}\"}} 6");
-    assert!(metrics.contains(&counted), "{metrics}");
+    app.assert_metrics(&[&counted]);
 }
 
 #[tokio::test]
@@ -163,10 +137,8 @@ async fn openvino_returns_the_same_images_as_the_cpu() {
 
 /// Returns the image with six faces after one operation of `/process`.
 async fn processed(app: &TestApp, step: &Value) -> RgbImage {
-    let body = json!({
-        "images": [{"data": BASE64_STANDARD.encode(image_file("t1.jpg"))}],
-        "options": {"operations": [step], "second_det_size": 0, "strict_device": true},
-    });
+    let options = json!({"operations": [step], "second_det_size": 0, "strict_device": true});
+    let body = json!({"images": [photo("t1.jpg")], "options": options});
     let reply = app.post_as("/process", "application/json", body.to_string());
     let result = reply.await.result();
     let data = result["processed"][0]["data"].as_str().unwrap();
@@ -190,33 +162,18 @@ async fn whole_images_through(backend: &str, active: &str) {
     let (devices, on_device) = faces(&app, "&strict_device=true&second_det_size=320").await;
     assert_eq!(devices["image_processing"]["active"], active);
     assert_eq!(on_cpu, on_device, "bit for bit");
-    let enhanced = app
-        .post(
-            &format!("{enhance}&strict_device=true&gamma=0.9"),
-            image_file("t1.jpg"),
-        )
-        .await;
-    assert_eq!(enhanced.status, 200);
-    let reply = app
-        .post(
-            &format!("{enhance}&strict_device=true"),
-            image_file("t1.jpg"),
-        )
-        .await;
-    assert_eq!(
-        reply.json()["devices"]["image_enhancement"]["active"],
-        active
-    );
+    let strict = format!("{enhance}&strict_device=true");
+    result_of(&app, &format!("{strict}&gamma=0.9"), "t1.jpg").await;
+    let reply = app.post(&strict, image_file("t1.jpg")).await;
+    let devices = &reply.json()["devices"];
+    assert_eq!(devices["image_enhancement"]["active"], active);
     assert_eq!(reply.result()["enhanced"], image_on_cpu["enhanced"]);
 
     let preprocessed = async |app: &TestApp, profile: &str| {
         let query = format!("/preprocess?profile={profile}&mode=letterbox&strict_device=true");
         let reply = app.post(&query, image_file("t1.jpg")).await;
         assert_eq!(reply.status, 200, "{:?}", reply.body);
-        let active = reply.headers["x-facescan-device"]
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let active = reply.headers["x-facescan-device"].clone();
         let values = reply.body[reply.body.len() - 4 * 3 * 224 * 224..].to_vec();
         (active, values)
     };
@@ -230,14 +187,7 @@ async fn whole_images_through(backend: &str, active: &str) {
             "opencv" => 1e-5,
             _ => 0.0176,
         };
-        let float = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
-        let pairs = given
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .zip(right.as_chunks::<4>().0);
-        let apart = pairs.map(|(a, b)| (float(a) - float(b)).abs());
-        let apart = apart.fold(0.0, f32::max);
+        let apart = difference(&floats(&given), &floats(&right));
         assert!(apart <= most, "{profile}: {apart}");
     }
 
@@ -258,15 +208,12 @@ async fn whole_images_through(backend: &str, active: &str) {
     let report = app.get("/devices").await.json();
     // Two letterboxes of the image, four steps, and for the fifth step one letterbox and six faces.
     for (operation, rows) in [("image_processing", 13), ("image_enhancement", 2)] {
-        let operation = &report["operations"][operation];
-        assert_eq!(operation["health"]["state"], "up");
-        assert_eq!(operation["health"]["rows"], rows, "{operation}");
-        assert_eq!(operation["health"]["fallbacks"], json!({}));
+        let health = &report["operations"][operation]["health"];
+        assert_fields!(health, {"state": "up", "rows": rows, "fallbacks": {}});
     }
     let preprocessing = &report["preprocessing"];
-    assert_eq!(preprocessing["toggle"], true);
-    assert_eq!(preprocessing["requested"], format!("{backend}:0"));
-    assert_eq!(preprocessing["active"], active);
+    let requested = format!("{backend}:0");
+    assert_fields!(preprocessing, {"toggle": true, "requested": requested, "active": active});
     let health = &preprocessing["health"];
     assert_eq!(health["state"], "up");
     assert!(health["rows"].as_u64().unwrap() >= 3, "{health}");
@@ -285,7 +232,7 @@ async fn the_cpu_can_run_models_with_another_execution_provider() {
     assert_eq!(devices["face_embedding"]["active"], "cpu");
     for (own, other) in own.iter().zip(&other) {
         // bf16 also moves the landmarks, and so the crop.
-        let cosine = cosine(&own["embedding"], &other["embedding"]);
+        let cosine = cosine(&numbers(&own["embedding"]), &numbers(&other["embedding"]));
         assert!(cosine > 0.99, "{cosine}");
     }
     let report = app.get("/devices").await.json();
@@ -310,10 +257,8 @@ fn the_command_line_lists_every_provider() {
         let is_known = backend["state"] == "proved" || backend["reason"].is_string();
         assert!(is_known, "{backend}");
     }
-    assert_eq!(
-        report["operations"]["face_detection"]["requested"],
-        "cuda:0"
-    );
+    let detection = &report["operations"]["face_detection"];
+    assert_eq!(detection["requested"], "cuda:0");
 
     let table = facescan(["devices"]).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();

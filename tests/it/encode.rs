@@ -10,12 +10,13 @@ use facescan_imaging::{
 use serde_json::{Value, json};
 
 use crate::{
+    batches::{id_of, item, items, process_all, submit},
     families::{fixture, sha256},
     forms::multipart,
     support::{
         app::{TestApp, image_file, numbers, result_of},
         cli::facescan,
-        values::assert_fields,
+        values::{assert_fields, difference, floats, lines},
     },
 };
 
@@ -109,10 +110,8 @@ fn unit(vector: &[f32]) -> Vec<f32> {
 }
 
 fn assert_near(given: &[f32], right: &[f32]) {
-    assert_eq!(given.len(), right.len());
-    for (given, right) in given.iter().zip(right) {
-        assert!((given - right).abs() < 1e-4, "{given} for {right}");
-    }
+    let apart = difference(given, right);
+    assert!(apart < 1e-4, "{apart}");
 }
 
 fn small() -> Preprocess {
@@ -142,19 +141,13 @@ async fn an_image_embedding_is_the_pooled_tokens_of_its_row() {
     let of_first: Vec<f32> = planes.iter().map(corner).collect();
     for (encoder, right) in [("mean", of_all), ("first", of_first)] {
         let app = app_with(folder.path(), encoder).await;
-        let reply = app
-            .post(
-                "/embed?kind=image&timings=true&store=false",
-                image_file("astronaut.png"),
-            )
-            .await;
+        let uri = "/embed?kind=image&timings=true&store=false";
+        let reply = app.post(uri, image_file("astronaut.png")).await;
         let result = reply.result();
         assert_near(&numbers(&result["embedding"]), &unit(&right));
         let norm = right.iter().map(|value| value * value).sum::<f32>().sqrt();
-        assert_near(
-            &[result["embedding_norm"].as_f64().unwrap() as f32],
-            &[norm],
-        );
+        let given = result["embedding_norm"].as_f64().unwrap() as f32;
+        assert_near(&[given], &[norm]);
         assert_eq!(result["precision"], "f32");
         assert!(result["timings_ms"]["total"].as_f64().unwrap() > 0.0);
         assert!(reply.headers.contains_key("x-inference-time"));
@@ -252,14 +245,11 @@ async fn vectors_of_whole_images_are_stored() {
     assert_eq!(scan["embedding"], first["embedding"]);
     assert_eq!(image["sources"][0]["source"], "album");
 
-    let item = |name: &str| json!({"id": name, "data": crate::batches::base64(&image_file(name))});
-    let body = json!({
-        "operation": "embed", "options": {"kind": "image"},
-        "items": [item("t1.jpg"), item("obama.jpg")],
-    });
-    let id = crate::batches::id_of(&crate::batches::submit(&app, &body).await);
-    crate::batches::process_all(&app).await;
-    let items = crate::batches::items(&app, &id, "").await;
+    let sent = ["t1.jpg", "obama.jpg"].map(|name| item(name, name));
+    let body = json!({"operation": "embed", "options": {"kind": "image"}, "items": sent});
+    let id = id_of(&submit(&app, &body).await);
+    process_all(&app).await;
+    let items = items(&app, &id, "").await;
     assert_eq!(items[0]["result"]["embedding"], first["embedding"]);
     assert_eq!(
         (&items[0]["cached"], &items[1]["cached"]),
@@ -290,12 +280,8 @@ async fn an_unsupported_option_is_refused_by_name() {
     let none = TestApp::start().await;
     let reply = none.post("/embed?kind=image", image_file("t1.jpg")).await;
     assert_eq!(reply.code(), "no_model");
-    assert!(
-        reply.json()["detail"]
-            .as_str()
-            .unwrap()
-            .contains("models.encoder")
-    );
+    let detail = reply.json()["detail"].to_string();
+    assert!(detail.contains("models.encoder"), "{detail}");
 }
 
 #[tokio::test]
@@ -327,11 +313,7 @@ fn embed(folder: &Path, options: &[&str]) -> std::process::Output {
     std::fs::create_dir_all(&images).unwrap();
     std::fs::write(images.join("a.jpg"), image_file("t1.jpg")).unwrap();
     std::fs::write(images.join("b.jpg"), &image_file("t1.jpg")[..100]).unwrap();
-    let mut flat = std::io::Cursor::new(Vec::new());
-    image::RgbImage::from_pixel(64, 48, image::Rgb([90, 120, 30]))
-        .write_to(&mut flat, image::ImageFormat::Png)
-        .unwrap();
-    std::fs::write(images.join("c.png"), flat.into_inner()).unwrap();
+    std::fs::write(images.join("c.png"), crate::verify::flat_png()).unwrap();
     facescan(["embed"])
         .arg(&images)
         .args(options)
@@ -342,45 +324,26 @@ fn embed(folder: &Path, options: &[&str]) -> std::process::Output {
         .unwrap()
 }
 
-fn lines(text: &[u8]) -> Vec<Value> {
-    let text = std::str::from_utf8(text).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
 #[test]
 fn embedding_a_folder_writes_a_matrix_and_an_index_of_paths_and_errors() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("v.npy");
-    let run = embed(
-        folder.path(),
-        &["--kind", "image", "--out", out.to_str().unwrap()],
-    );
+    let out_path = out.to_str().unwrap();
+    let run = embed(folder.path(), &["--kind", "image", "--out", out_path]);
     assert_eq!(run.status.code(), Some(1), "{run:?}");
     let printed = embed(folder.path(), &["--kind", "image"]);
     let printed = lines(&printed.stdout);
     let matrix = std::fs::read(&out).unwrap();
-    let rows: Vec<f32> = matrix[matrix.len() - 2 * 8 * 4..]
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-        .collect();
+    let rows = floats(&matrix[matrix.len() - 2 * 8 * 4..]);
     assert_eq!(rows[..8], numbers(&printed[0]["embedding"]));
     assert_eq!(rows[8..], numbers(&printed[2]["embedding"]));
     let index = lines(&std::fs::read(folder.path().join("v.npy.index.jsonl")).unwrap());
-    let told: Vec<(Value, Value)> = index
+    let told = index
         .iter()
-        .map(|line| (line["row"].clone(), line["error"]["code"].clone()))
-        .collect();
-    let ok = |row: u32| (json!(row), Value::Null);
-    assert_eq!(
-        told,
-        [
-            ok(0),
-            (Value::Null, printed[1]["error"]["code"].clone()),
-            ok(1)
-        ]
-    );
+        .map(|line| json!([line["row"], line["error"]["code"]]));
+    let failed = json!([null, printed[1]["error"]["code"]]);
+    let expected = [json!([0, null]), failed, json!([1, null])];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
     assert!(index[1]["error"]["detail"].is_string());
     assert!(index[0]["path"].as_str().unwrap().ends_with("a.jpg"));
 }
@@ -389,10 +352,8 @@ fn embedding_a_folder_writes_a_matrix_and_an_index_of_paths_and_errors() {
 fn embedding_the_faces_of_a_folder_writes_a_line_for_every_image() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("v.jsonl");
-    let run = embed(
-        folder.path(),
-        &["--out", out.to_str().unwrap(), "--max-faces", "2"],
-    );
+    let out_path = out.to_str().unwrap();
+    let run = embed(folder.path(), &["--out", out_path, "--max-faces", "2"]);
     assert_eq!(run.status.code(), Some(1), "{run:?}");
     let written = lines(&std::fs::read(&out).unwrap());
     assert_eq!(written.len(), 4);

@@ -1,12 +1,6 @@
 //! `/preprocess` and its commands: one tensor of several images, and the errors of images that fail.
 
-use axum::{
-    body::Body,
-    http::{
-        Request,
-        header::{ACCEPT, CONTENT_TYPE},
-    },
-};
+use axum::http::header::CONTENT_TYPE;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use facescan::preprocessor::{Preprocessor, Source};
@@ -23,7 +17,7 @@ use crate::{
     support::{
         app::{Reply, TestApp, image_file, runtime_dir},
         cli::facescan,
-        values::assert_fields,
+        values::{assert_fields, difference, floats, lines},
     },
 };
 
@@ -45,12 +39,9 @@ async fn three(app: &TestApp, query: &str, accept: &str) -> Reply {
         ("image", Some("b"), &whole[..whole.len() / 2]),
         ("image", Some("c"), &other),
     ]);
-    let request = Request::post(format!("/preprocess?{query}"))
-        .header(CONTENT_TYPE, media_type)
-        .header(ACCEPT, accept)
-        .body(Body::from(body))
-        .unwrap();
-    let reply = app.send(request).await;
+    let headers = [("content-type", &*media_type), ("accept", accept)];
+    let uri = format!("/preprocess?{query}");
+    let reply = app.call("POST", &uri, &headers, body).await;
     assert_eq!(reply.status, 200, "{:?}", reply.body);
     reply
 }
@@ -61,11 +52,6 @@ fn opened(file: &[u8]) -> (String, &[u8]) {
     let len = usize::from(u16::from_le_bytes([file[8], file[9]]));
     let (head, values) = file[10..].split_at(len);
     (String::from_utf8(head.to_vec()).unwrap(), values)
-}
-
-fn floats(values: &[u8]) -> Vec<f32> {
-    let values = values.as_chunks::<4>().0.iter();
-    values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 #[tokio::test]
@@ -80,11 +66,8 @@ async fn a_batch_keeps_the_other_images_in_order_if_one_fails() {
     let (head, values) = opened(&reply.body);
     assert!(head.contains("'shape': (2, 3, 224, 224)"), "{head}");
     let usual = Preprocess::default();
-    let right = [
-        expected("t1.jpg", &usual),
-        expected("astronaut.png", &usual),
-    ]
-    .concat();
+    let right = ["t1.jpg", "astronaut.png"].map(|name| expected(name, &usual));
+    let right = right.concat();
     assert_eq!(floats(values), right);
 
     let tree = three(&app, "", "application/json").await.json();
@@ -112,25 +95,20 @@ async fn options_set_size_layout_profile_and_type() {
     let query = "height=96&width=160&profile=opencv&mode=letterbox&data_format=NHWC\
                  &mean=%5B0.5,0.5,0.5%5D&std=%5B0.5,0.5,0.5%5D";
     let post = async |dtype: &str| {
-        app.post(
-            &format!("/preprocess?{query}&dtype={dtype}"),
-            image_file("t1.jpg"),
-        )
-        .await
+        let uri = format!("/preprocess?{query}&dtype={dtype}");
+        app.post(&uri, image_file("t1.jpg")).await
     };
-    let right = expected(
-        "t1.jpg",
-        &Preprocess {
-            height: 96,
-            width: 160,
-            profile: Profile::Opencv,
-            mode: Mode::Letterbox,
-            layout: Layout::Nhwc,
-            mean: [0.5; 3],
-            std: [0.5; 3],
-            ..Preprocess::default()
-        },
-    );
+    let preprocess = Preprocess {
+        height: 96,
+        width: 160,
+        profile: Profile::Opencv,
+        mode: Mode::Letterbox,
+        layout: Layout::Nhwc,
+        mean: [0.5; 3],
+        std: [0.5; 3],
+        ..Preprocess::default()
+    };
+    let right = expected("t1.jpg", &preprocess);
     let (whole, half_floats, brain) = (post("f32").await, post("f16").await, post("bf16").await);
     let (head, values) = opened(&whole.body);
     assert!(
@@ -139,11 +117,7 @@ async fn options_set_size_layout_profile_and_type() {
     );
     assert_eq!(floats(values), right);
     let pairs = |reply: &Reply| opened(&reply.body).1.as_chunks::<2>().0.to_vec();
-    let apart = |values: Vec<f32>| {
-        assert_eq!(values.len(), right.len());
-        let apart = values.iter().zip(&right).map(|(a, b)| (a - b).abs());
-        apart.fold(0.0, f32::max)
-    };
+    let apart = |values: Vec<f32>| difference(&values, &right);
     // One level of samples in [−1, 1].
     let level = 1.0 / 127.5;
     let values = pairs(&half_floats)
@@ -170,9 +144,8 @@ async fn an_invalid_option_is_refused_by_name() {
         ("store=true", "store"),
         ("size=224", "size"),
     ] {
-        let reply = app
-            .post(&format!("/preprocess?{query}"), image_file("t1.jpg"))
-            .await;
+        let uri = format!("/preprocess?{query}");
+        let reply = app.post(&uri, image_file("t1.jpg")).await;
         assert_eq!(reply.status, 422, "{query}: {:?}", reply.body);
         let detail = reply.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.starts_with(&format!("option `{option}")), "{detail}");
@@ -202,12 +175,8 @@ async fn a_missing_platform_is_replaced_by_the_cpu_with_a_reason() {
     let app = TestApp::with(&asked).await;
     let reply = three(&app, "", "application/json").await.json();
     assert_fields!(reply["device"], {"requested": "cuda:0", "active": "cpu"});
-    assert!(
-        reply["device"]["reason"]
-            .as_str()
-            .unwrap()
-            .contains("cuda:0")
-    );
+    let reason = reply["device"]["reason"].as_str().unwrap();
+    assert!(reason.contains("cuda:0"), "{reason}");
     let report = app.get("/devices").await.json()["preprocessing"].clone();
     assert_eq!(report["toggle"], true);
     for told in ["requested", "active", "reason"] {
@@ -255,11 +224,7 @@ fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     };
     let right = [expected("astronaut.png", &jax), expected("t1.jpg", &jax)].concat();
     assert_eq!(floats(values), right);
-    let index = std::fs::read_to_string(folder.path().join("batch.npy.index.jsonl")).unwrap();
-    let lines: Vec<Value> = index
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = lines(&std::fs::read(folder.path().join("batch.npy.index.jsonl")).unwrap());
     assert_eq!(lines[0]["row"], 0);
     assert_eq!(lines[1]["error"]["code"], "image_truncated");
     assert_eq!(lines[2]["row"], 1);
@@ -276,10 +241,8 @@ fn the_command_line_writes_a_tensor_and_an_index_of_its_rows() {
     let len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
     let head: Value = serde_json::from_slice(&file[8..8 + len]).unwrap();
     assert_fields!(head["images"], {"dtype": "BF16", "shape": [1, 3, 224, 224]});
-    assert_eq!(
-        head["images"]["data_offsets"],
-        json!([0, file.len() - 8 - len])
-    );
+    let offsets = json!([0, file.len() - 8 - len]);
+    assert_eq!(head["images"]["data_offsets"], offsets);
     assert_eq!(head["__metadata__"]["profile"], "torchvision");
 }
 
@@ -306,11 +269,8 @@ fn the_precision_command_reports_differences_between_profiles() {
     let far = of("torchvision", "opencv");
     assert!(number(&far, "max_levels") > 20.0 && number(&far, "mean_levels") > 1.0);
     assert!((number(&far, "max_units") - number(&far, "max_levels") / 127.5).abs() < 1e-9);
-    assert!(
-        std::fs::read_to_string(plot)
-            .unwrap()
-            .contains("torchvision and opencv")
-    );
+    let plot = std::fs::read_to_string(plot).unwrap();
+    assert!(plot.contains("torchvision and opencv"));
 }
 
 #[tokio::test]
@@ -328,23 +288,19 @@ async fn the_library_accepts_files_and_bytes_and_reports_failures() {
     let batch = preprocessor.batch(sources.clone()).await.unwrap();
     assert_eq!((batch.rows, batch.row_shape), (2, [3, 224, 224]));
     assert_eq!(batch.index, [0, 3]);
-    let told: Vec<(usize, &str)> = batch
+    let told = batch
         .errors
         .iter()
-        .map(|(index, error)| (*index, error.code))
-        .collect();
+        .map(|(index, error)| (*index, error.code));
     let codes = [
         (1, "file_unreadable"),
         (2, "image_truncated"),
         (4, "url_forbidden"),
     ];
-    assert_eq!(told, codes);
+    assert_eq!(told.collect::<Vec<_>>(), codes);
     let usual = Preprocess::default();
-    let right = [
-        expected("t1.jpg", &usual),
-        expected("astronaut.png", &usual),
-    ]
-    .concat();
+    let right = ["t1.jpg", "astronaut.png"].map(|name| expected(name, &usual));
+    let right = right.concat();
     assert_eq!(floats(&batch.values), right);
     let preprocessing = &app.app.pipeline.preprocessing;
     assert_eq!(preprocessing.assignment.state().active, "cpu");

@@ -1,12 +1,11 @@
 //! Clients that break the limits of HTTP/1 and HTTP/2, on real connections. The HTTP/2 frames are written by hand, because a
 //! client library does not send them.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
-use facescan::http;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::timeout,
 };
 
@@ -32,10 +31,7 @@ const STATUS_431: [u8; 3] = [0x69, 0x90, 0xFF];
 /// Starts a server that closes and resets after half a second.
 async fn serve() -> (TestApp, SocketAddr) {
     let app = TestApp::with(&[("FACESCAN__SERVER__HEADER_TIMEOUT_MS", "500")]).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let state = Arc::clone(&app.app);
-    tokio::spawn(http::serve(listener, None, state, std::future::pending()));
+    let address = app.serve().await;
     (app, address)
 }
 

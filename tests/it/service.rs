@@ -1,17 +1,14 @@
 //! The routes about the server itself, and `/quality` and `/enhance` on a real image.
 
-use axum::{
-    body::Body,
-    http::{
-        Request, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE},
-    },
-};
+use axum::http::StatusCode;
 use image::ImageFormat;
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, encoded, image_file, numbers, result_of};
+use crate::support::{
+    app::{TestApp, encoded, image_file, numbers, result_of},
+    values::{assert_fields, difference},
+};
 
 #[tokio::test]
 async fn the_openapi_document_matches_its_snapshot() {
@@ -24,25 +21,12 @@ async fn the_openapi_document_matches_its_snapshot() {
 }
 
 #[tokio::test]
-async fn the_api_pages_are_served_from_the_binary() {
-    let app = TestApp::start().await;
-    let page = app.get("/docs/").await;
-    assert_eq!(page.status, StatusCode::OK);
-    let html = String::from_utf8(page.body.to_vec()).unwrap();
-    assert!(
-        html.contains("swagger-ui") && !html.contains("https://"),
-        "{html}"
-    );
-}
-
-#[tokio::test]
 async fn every_response_tells_browsers_not_to_guess_frame_or_name_it() {
     let app = TestApp::with(&[("FACESCAN__SERVER__CORS_ORIGINS", "[https://a.test]")]).await;
-    let preflight = Request::options("/detect")
-        .header("origin", "https://a.test")
-        .header("access-control-request-method", "POST")
-        .body(Body::empty())
-        .unwrap();
+    let preflight = [
+        ("origin", "https://a.test"),
+        ("access-control-request-method", "POST"),
+    ];
     let replies = [
         app.get("/docs/").await,
         app.get("/docs/swagger-ui.css").await,
@@ -53,7 +37,7 @@ async fn every_response_tells_browsers_not_to_guess_frame_or_name_it() {
         app.get("/nothing").await,
         app.get("/detect").await,
         app.post("/detect", image_file("t1.jpg").slice(..9)).await,
-        app.send(preflight).await,
+        app.call("OPTIONS", "/detect", &preflight, "").await,
     ];
     for reply in replies {
         let header = |name: &str| reply.headers[name].to_str().unwrap();
@@ -70,6 +54,7 @@ async fn every_response_tells_browsers_not_to_guess_frame_or_name_it() {
 async fn the_policy_of_the_api_pages_allows_their_own_files_and_no_others() {
     let app = TestApp::start().await;
     let page = app.get("/docs/").await;
+    assert_eq!(page.status, StatusCode::OK);
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     for allowed in [
         "script-src 'self'",
@@ -80,10 +65,12 @@ async fn the_policy_of_the_api_pages_allows_their_own_files_and_no_others() {
     }
     // Scripts in the page itself would not run.
     let html = String::from_utf8(page.body.to_vec()).unwrap();
-    assert_eq!(
-        html.matches("<script").count(),
-        html.matches("<script src=\"./").count()
+    assert!(
+        html.contains("swagger-ui") && !html.contains("https://"),
+        "{html}"
     );
+    let count = |tag: &str| html.matches(tag).count();
+    assert_eq!(count("<script"), count("<script src=\"./"));
     assert!(!policy.contains("http"), "{policy}");
 }
 
@@ -128,12 +115,8 @@ async fn an_answer_names_models_devices_and_timings() {
     for point in face["bbox"].as_array_mut().unwrap() {
         *point = rounded(point).round().into();
     }
-    for point in face["landmarks"]
-        .as_array_mut()
-        .unwrap()
-        .iter_mut()
-        .flat_map(|point| point.as_array_mut().unwrap())
-    {
+    let landmarks = face["landmarks"].as_array_mut().unwrap().iter_mut();
+    for point in landmarks.flat_map(|point| point.as_array_mut().unwrap()) {
         *point = rounded(point).round().into();
     }
     assert_json_snapshot!(answer, {
@@ -160,17 +143,10 @@ async fn quality_distinguishes_a_clear_face_from_a_blurred_one() {
         .result();
     let face = &blurred["faces"][0]["quality"];
     assert_eq!(face["acceptable"], false);
-    assert!(
-        face["reasons"]
-            .as_array()
-            .unwrap()
-            .contains(&"too_blurry".into()),
-        "{face}"
-    );
-    assert!(
-        blurred["picture_quality"]["blur_score"].as_f64()
-            < clear["picture_quality"]["blur_score"].as_f64()
-    );
+    let reasons = face["reasons"].as_array().unwrap();
+    assert!(reasons.contains(&"too_blurry".into()), "{face}");
+    let blur = |result: &Value| result["picture_quality"]["blur_score"].as_f64();
+    assert!(blur(&blurred) < blur(&clear));
 }
 
 #[tokio::test]
@@ -180,65 +156,31 @@ async fn enhancing_a_small_image_reports_the_correct_scale() {
     let small = large.resize_exact(180, 225, image::imageops::FilterType::Triangle);
     let bytes = encoded(&small, ImageFormat::Png);
     // `/enhance` accepts the options that every operation accepts.
-    let result = app
-        .post(
-            "/enhance?identity=true&timings=true&store=false&min_score=0.7&det_size=320",
-            bytes.clone(),
-        )
-        .await
-        .result();
+    let uri = "/enhance?identity=true&timings=true&store=false&min_score=0.7&det_size=320";
+    let result = app.post(uri, bytes.clone()).await.result();
     let enhanced = &result["enhanced"];
     let scale = enhanced["scale"].as_f64().unwrap();
     assert_eq!(enhanced["width"].as_f64().unwrap(), 180.0 * scale);
     assert_eq!(enhanced["height"].as_f64().unwrap(), 225.0 * scale);
-    assert_eq!(
-        result["identity"]["identity_drift"], false,
-        "{}",
-        result["identity"]
-    );
-    let names: Vec<&str> = enhanced["steps"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|step| step["name"].as_str().unwrap())
-        .collect();
+    assert_fields!(result["identity"], {"identity_drift": false});
+    let steps = enhanced["steps"].as_array().unwrap().iter();
+    let names: Vec<&Value> = steps.map(|step| &step["name"]).collect();
     assert_eq!(names, ["upscale", "contrast", "sharpness", "unsharp_mask"]);
 
     // Boxes in the enhanced image, divided by the scale, equal those of the original.
-    let request = Request::post("/enhance?format=png")
-        .header(CONTENT_TYPE, "image/png")
-        .header(ACCEPT, "image/*")
-        .body(Body::from(bytes.clone()))
-        .unwrap();
-    let image = app.send(request).await;
-    assert_eq!(image.headers[CONTENT_TYPE], "image/png");
-    assert_eq!(
-        image.headers["x-facescan-scale"]
-            .to_str()
-            .unwrap()
-            .parse::<f64>()
-            .unwrap(),
-        scale
-    );
-    assert!(
-        image.headers["x-facescan-steps"]
-            .to_str()
-            .unwrap()
-            .contains("unsharp_mask")
-    );
+    let headers = [("content-type", "image/png"), ("accept", "image/*")];
+    let (uri, sent) = ("/enhance?format=png", bytes.clone());
+    let image = app.call("POST", uri, &headers, sent).await;
+    let header = |name: &str| image.headers[name].to_str().unwrap();
+    assert_eq!(header("content-type"), "image/png");
+    assert_eq!(header("x-facescan-scale").parse::<f64>(), Ok(scale));
+    assert!(header("x-facescan-steps").contains("unsharp_mask"));
     let before = app.post("/detect?store=false", bytes).await.result();
     let after = app.post("/detect?store=false", image.body).await.result();
-    for (before, after) in before["faces"][0]["bbox"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .zip(after["faces"][0]["bbox"].as_array().unwrap())
-    {
-        assert!(
-            (before.as_f64().unwrap() - after.as_f64().unwrap() / scale).abs() < 4.0,
-            "{before} {after}"
-        );
-    }
+    let after = numbers(&after["faces"][0]["bbox"]).into_iter();
+    let after: Vec<f32> = after.map(|edge| edge / scale as f32).collect();
+    let moved = difference(&numbers(&before["faces"][0]["bbox"]), &after);
+    assert!(moved < 4.0, "{moved}");
 }
 
 #[tokio::test]
@@ -256,8 +198,7 @@ async fn a_small_image_can_be_searched_at_its_own_size() {
         };
         boxes.push(numbers(&face["bbox"]));
     }
-    let differences = boxes[0].iter().zip(&boxes[1]).map(|(a, b)| (a - b).abs());
-    let largest = differences.fold(0.0, f32::max);
+    let largest = difference(&boxes[0], &boxes[1]);
     assert!(largest > 0.0 && largest < 6.0, "{boxes:?}");
 }
 

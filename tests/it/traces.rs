@@ -184,7 +184,7 @@ async fn a_request_is_one_trace_from_http_to_the_store() {
     );
 
     // Each line of the request has its id and that of its trace, and no line has a span that is for traces only.
-    let mut log = lines(std::fs::read(&log).unwrap());
+    let mut log = lines(&std::fs::read(&log).unwrap());
     log.retain(|line| line["span"]["trace_id"] == TRACE);
     assert!(!log.is_empty());
     for line in log {

@@ -248,7 +248,7 @@ async fn a_comparison_is_recorded() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let entries = lines(&text);
+    let entries = lines(text.as_bytes());
     let entry = |action: &str| {
         let entry = entries.iter().find(|entry| entry["action"] == action);
         entry.unwrap_or_else(|| panic!("{text}"))

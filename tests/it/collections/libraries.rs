@@ -329,7 +329,7 @@ fn a_folder_is_grouped_on_the_command_line() {
     ] {
         assert!(report.contains(part), "{report}");
     }
-    let [person, nobody] = &lines(std::fs::read(&out).unwrap())[..] else {
+    let [person, nobody] = &lines(&std::fs::read(&out).unwrap())[..] else {
         panic!("two lines");
     };
     assert_eq!(

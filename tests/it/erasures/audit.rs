@@ -123,7 +123,7 @@ async fn the_command_line_verifies_and_exports_the_trail() {
     }
     let (is_ok, export) = audit(&app, &["export"]);
     assert!(is_ok);
-    let lines = lines(&export);
+    let lines = lines(export.as_bytes());
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[3]["action"], "export_audit");
     for pair in lines.windows(2) {

@@ -67,7 +67,7 @@ impl Noted {
     }
 
     fn lines(&self) -> Vec<Value> {
-        lines(fs::read(self.file()).unwrap())
+        lines(&fs::read(self.file()).unwrap())
     }
 
     async fn execute(&self, statement: &'static str) {

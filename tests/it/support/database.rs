@@ -192,7 +192,7 @@ where
     println!("on SQLite");
     on_sqlite(&test).await;
     println!("on Postgres");
-    on_postgres(&test).await;
+    on_postgres(test).await;
 }
 
 pub async fn execute(connection: &mut PgConnection, statement: &str) {

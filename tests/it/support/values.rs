@@ -11,8 +11,8 @@ pub fn photo(name: &str) -> Value {
 }
 
 /// Returns the values of a text with one in each line.
-pub fn lines(text: impl AsRef<[u8]>) -> Vec<Value> {
-    let text = std::str::from_utf8(text.as_ref()).unwrap();
+pub fn lines(text: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(text).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}")))
         .collect()
@@ -38,6 +38,12 @@ pub fn check_fields(found: &Value, expected: &Value) {
         }
     }
     assert!(has(found, expected), "{found} does not have {expected}");
+}
+
+/// Returns the 32-bit numbers of a tensor.
+pub fn floats(values: &[u8]) -> Vec<f32> {
+    let values = values.as_chunks::<4>().0.iter();
+    values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 /// Returns the largest difference of two numbers at the same place.
