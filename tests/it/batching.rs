@@ -11,7 +11,10 @@ use proptest::{
 };
 use serde_json::Value;
 
-use crate::support::app::{TestApp, image_file, numbers};
+use crate::support::{
+    app::{TestApp, image_file, numbers},
+    values::difference,
+};
 
 /// The number of mixes that run by default. FACESCAN_MIXES sets another number.
 const MIXES: usize = 40;
@@ -58,7 +61,7 @@ impl Sent {
 }
 
 /// The largest difference between two lists of faces, in pixels or in units of the vector.
-fn difference(found: &Value, expected: &Value) -> f32 {
+fn worst_difference(found: &Value, expected: &Value) -> f32 {
     let (found, expected) = (found.as_array().unwrap(), expected.as_array().unwrap());
     assert_eq!(found.len(), expected.len());
     let mut worst = 0.0f32;
@@ -67,10 +70,10 @@ fn difference(found: &Value, expected: &Value) -> f32 {
             if expected[field].is_null() {
                 continue;
             }
-            let pairs = numbers(&found[field])
-                .into_iter()
-                .zip(numbers(&expected[field]));
-            worst = pairs.map(|(a, b)| (a - b).abs()).fold(worst, f32::max);
+            worst = worst.max(difference(
+                &numbers(&found[field]),
+                &numbers(&expected[field]),
+            ));
         }
     }
     worst
@@ -150,7 +153,7 @@ async fn batched_requests_return_the_same_answers_as_single_requests() {
         for (request, faces) in answers {
             if let Some(faces) = faces {
                 let key = (request.image, request.embed, request.det_size);
-                worst = worst.max(difference(&faces, &expected[&key]));
+                worst = worst.max(worst_difference(&faces, &expected[&key]));
             }
         }
     }

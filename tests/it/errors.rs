@@ -1,9 +1,6 @@
 //! Errors over HTTP that depend on the settings, and what every response to a request has. `mistakes` has the others.
 
-use axum::{
-    body::Body,
-    http::{Request, header::CONTENT_TYPE},
-};
+use axum::{body::Body, http::header::CONTENT_TYPE};
 use insta::assert_json_snapshot;
 use serde_json::json;
 
@@ -47,20 +44,10 @@ async fn a_strict_request_does_not_fall_back() {
 #[tokio::test]
 async fn a_valid_request_id_is_kept() {
     let app = TestApp::start().await;
-    let with_id = |id: &str| {
-        Request::get("/livez")
-            .header("x-request-id", id)
-            .body(Body::empty())
-            .unwrap()
-    };
-    assert_eq!(
-        app.send(with_id("crawler-7")).await.headers["x-request-id"],
-        "crawler-7"
-    );
-    assert_ne!(
-        app.send(with_id("two words")).await.headers["x-request-id"],
-        "two words"
-    );
+    for (id, is_kept) in [("crawler-7", true), ("two words", false)] {
+        let reply = app.call("GET", "/livez", &[("x-request-id", id)], "").await;
+        assert_eq!(reply.headers["x-request-id"] == id, is_kept, "{id}");
+    }
 }
 
 #[tokio::test]
@@ -68,16 +55,8 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_with_408() {
     let app = TestApp::with(&[("FACESCAN__SERVER__REQUEST_TIMEOUT_MS", "100")]).await;
     // The body never ends. The paused clock advances to the deadline at once.
     tokio::time::pause();
-    let body = Body::from_stream(futures::stream::pending::<
-        Result<bytes::Bytes, std::io::Error>,
-    >());
-    let request = Request::post("/detect")
-        .header(CONTENT_TYPE, "image/jpeg")
-        .body(body)
-        .unwrap();
-    let reply = app.send(request).await;
-    assert_eq!(
-        (reply.status.as_u16(), reply.code().as_str()),
-        (408, "request_timeout")
-    );
+    let pending = futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+    let body = Body::from_stream(pending);
+    let reply = app.post_as("/detect", "image/jpeg", body).await;
+    reply.assert_error(408, "request_timeout");
 }

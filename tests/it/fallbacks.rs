@@ -5,8 +5,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use axum::{body::Body, http::Request};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_inference::{
     backend::{Backend, BackendError, Batch, Opening, Session},
     graphs::session::GraphSession,
@@ -16,7 +14,10 @@ use facescan_inference::{
 };
 use serde_json::json;
 
-use crate::support::app::{TestApp, image_file};
+use crate::support::{
+    app::{TestApp, image_file},
+    values::photo,
+};
 
 /// A backend whose CUDA device is the CPU. The device fails the next `failures` runs.
 struct FlakyDevice {
@@ -118,28 +119,18 @@ async fn an_answer_names_the_device_that_ran_each_image() {
     assert_eq!(state, &json!({"requested": "cuda:0", "active": "cuda:0"}));
 
     failures.store(1, Ordering::Relaxed);
-    let image = json!({"data": BASE64_STANDARD.encode(image_file("t1.jpg"))});
-    let body = json!({
-        "images": [image, image, image],
-        "options": {"second_det_size": 0, "store": false},
-    });
+    let options = json!({"second_det_size": 0, "store": false});
+    let body = json!({"images": vec![photo("t1.jpg"); 3], "options": options});
     let reply = app.post_as("/detect", "application/json", body.to_string());
     let answer = reply.await.json();
     assert_eq!(answer["devices"]["face_detection"]["active"], "cuda:0");
     let results = answer["results"].as_array().unwrap();
-    let fell_back: Vec<_> = results
-        .iter()
-        .filter_map(|result| result.get("devices"))
-        .collect();
+    let fell_back = results.iter().filter_map(|result| result.get("devices"));
+    let fell_back: Vec<_> = fell_back.collect();
     assert_eq!(fell_back.len(), 1, "{answer}");
-    assert_eq!(
-        fell_back[0]["face_detection"],
-        json!({
-            "requested": "cuda:0",
-            "active": "cpu",
-            "reason": "a run on cuda:0 failed (failed)",
-        })
-    );
+    let reason = "a run on cuda:0 failed (failed)";
+    let expected = json!({"requested": "cuda:0", "active": "cpu", "reason": reason});
+    assert_eq!(fell_back[0]["face_detection"], expected);
 }
 
 #[tokio::test]
@@ -162,13 +153,9 @@ async fn a_cached_answer_names_the_device_that_ran_it_then() {
 }
 
 /// Posts an image with a request id of its own.
-async fn post_as_request(app: &TestApp, uri: &str, id: &'static str) {
-    let request = Request::post(uri)
-        .header("content-type", "image/jpeg")
-        .header("x-request-id", id)
-        .body(Body::from(image_file("t1.jpg")))
-        .unwrap();
-    app.send(request).await;
+async fn post_as_request(app: &TestApp, uri: &str, id: &str) {
+    let headers = [("content-type", "image/jpeg"), ("x-request-id", id)];
+    app.call("POST", uri, &headers, image_file("t1.jpg")).await;
 }
 
 #[tokio::test]
@@ -176,12 +163,8 @@ async fn warnings_of_devices_and_of_the_store_have_the_id_of_the_request() {
     let log = LogRecorder::install();
     let (app, failures) = flaky_app().await;
     failures.store(1, Ordering::Relaxed);
-    post_as_request(
-        &app,
-        &format!("{DETECT}&store=false"),
-        "fails-on-the-device",
-    )
-    .await;
+    let uri = format!("{DETECT}&store=false");
+    post_as_request(&app, &uri, "fails-on-the-device").await;
     let lines = log.lines_with("fails-on-the-device");
     let warned = |line: &String| line.contains("WARN") && line.contains("on purpose");
     assert!(lines.iter().any(warned), "{lines:#?}");

@@ -87,23 +87,15 @@ async fn scrfd_and_arcface_files_run_by_path() {
     let refused = app
         .post("/detect?det_size=640", image_file("astronaut.png"))
         .await;
-    assert!(
-        refused.json()["detail"]
-            .as_str()
-            .unwrap()
-            .contains("scrfd-64 accepts 64 only")
-    );
+    let detail = refused.json()["detail"].to_string();
+    assert!(detail.contains("scrfd-64 accepts 64 only"), "{detail}");
 }
 
 #[tokio::test]
 async fn centerface_finds_the_same_faces_as_yunet() {
     let app = TestApp::with(&[("FACESCAN__MODELS__DETECTOR", "centerface")]).await;
     let by_centerface = result_of(&app, "/detect", "t1.jpg").await;
-    let by_yunet = TestApp::start()
-        .await
-        .post("/detect", image_file("t1.jpg"))
-        .await
-        .result();
+    let by_yunet = result_of(&TestApp::start().await, "/detect", "t1.jpg").await;
     let centers = |result: &serde_json::Value| -> Vec<[f32; 2]> {
         let faces = result["faces"].as_array().unwrap().iter();
         let boxes = faces.map(|face| numbers(&face["bbox"]));

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use image::{DynamicImage, ImageFormat};
 
-use crate::support::app::{TestApp, encoded, files, image_file, numbers, testdata};
+use crate::support::{
+    app::{TestApp, encoded, files, image_file, numbers, testdata},
+    values::difference,
+};
 
 #[tokio::test]
 async fn every_accepted_format_returns_the_same_faces() {
@@ -16,12 +19,8 @@ async fn every_accepted_format_returns_the_same_faces() {
     let clear = DynamicImage::ImageRgba8(original.to_rgba8());
     let lossless = encoded(&original, ImageFormat::Png);
     let result = app.post("/detect?store=false", lossless).await.result();
-    let expected: Vec<Vec<f32>> = result["faces"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|face| numbers(&face["bbox"]))
-        .collect();
+    let expected = result["faces"].as_array().unwrap().iter();
+    let expected: Vec<Vec<f32>> = expected.map(|face| numbers(&face["bbox"])).collect();
     let cases = [
         ("png", &original, ImageFormat::Png, "png"),
         ("16-bit png", &deep, ImageFormat::Png, "png"),
@@ -40,19 +39,14 @@ async fn every_accepted_format_returns_the_same_faces() {
         assert_eq!(faces.len(), 6, "{what}");
         // A palette and gray levels move a box slightly. Lossless formats do not move it.
         let tolerance = match format {
-            ImageFormat::Gif => 12.0,
-            ImageFormat::Jpeg => 12.0,
+            ImageFormat::Gif | ImageFormat::Jpeg => 12.0,
             _ => 0.0,
         };
         for expected in &expected {
             // Faces of nearly the same size may be listed in another order, so compare with the nearest box.
             let moved = faces
                 .iter()
-                .map(|face| {
-                    let found = numbers(&face["bbox"]);
-                    let sides = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-                    sides.fold(0.0, f32::max)
-                })
+                .map(|face| difference(&numbers(&face["bbox"]), expected))
                 .fold(f32::INFINITY, f32::min);
             assert!(moved <= tolerance, "{what}: a box is off by {moved} px");
         }

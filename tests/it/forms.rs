@@ -2,18 +2,15 @@
 
 use axum::{
     body::Body,
-    http::{
-        Request, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE},
-    },
+    http::{StatusCode, header::CONTENT_TYPE},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::support::{
-    app::{TestApp, image_file, result_of, runtime_dir},
+    app::{TestApp, image_file, numbers, result_of, runtime_dir},
     cli::facescan,
-    values::assert_fields,
+    values::{assert_fields, difference, floats},
 };
 
 const BOUNDARY: &str = "facescan-test-boundary";
@@ -25,12 +22,8 @@ pub fn multipart(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
         let file = file
             .map(|file| format!("; filename=\"{file}\""))
             .unwrap_or_default();
-        body.extend(
-            format!(
-                "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n"
-            )
-            .bytes(),
-        );
+        let head = format!("content-disposition: form-data; name=\"{name}\"{file}");
+        body.extend(format!("--{BOUNDARY}\r\n{head}\r\n\r\n").bytes());
         body.extend(*bytes);
         body.extend(b"\r\n");
     }
@@ -79,12 +72,9 @@ async fn every_request_form_returns_the_same_answer() {
     let image = image_file("t1.jpg");
     for operation in ["detect", "embed"] {
         let uri = format!("/{operation}");
+        let query = format!("{uri}?quality=true&store=false");
         let raw = app
-            .post_as(
-                &format!("{uri}?quality=true&store=false"),
-                "image/jpeg",
-                image.clone(),
-            )
+            .post_as(&query, "image/jpeg", image.clone())
             .await
             .result();
         assert_eq!(raw["faces"].as_array().unwrap().len(), 6);
@@ -149,15 +139,13 @@ async fn the_command_line_returns_the_same_answer_as_the_server() {
 #[tokio::test]
 async fn msgpack_and_json_answers_have_the_same_content() {
     let app = TestApp::start().await;
-    let request = |accept: &str| {
-        Request::post("/embed?store=false&max_faces=1")
-            .header(CONTENT_TYPE, "image/jpeg")
-            .header(ACCEPT, accept)
-            .body(Body::from(image_file("t1.jpg")))
-            .unwrap()
+    let embed = async |accept: &str| {
+        let headers = [("content-type", "image/jpeg"), ("accept", accept)];
+        let uri = "/embed?store=false&max_faces=1";
+        app.call("POST", uri, &headers, image_file("t1.jpg")).await
     };
-    let json = app.send(request("application/json")).await;
-    let msgpack = app.send(request("application/msgpack")).await;
+    let json = embed("application/json").await;
+    let msgpack = embed("application/msgpack").await;
     assert_eq!(msgpack.headers[CONTENT_TYPE], "application/msgpack");
     let mut decoded: Value = rmp_serde::from_slice(&msgpack.body).unwrap();
     let mut expected = json.json();
@@ -179,18 +167,14 @@ async fn base64_vectors_equal_float_vectors() {
         let uri = format!("/embed?store=false&max_faces=1&embedding_format={format}");
         result_of(&app, &uri, "obama.jpg").await["faces"][0]["embedding"].clone()
     };
-    let float = crate::support::app::numbers(&embedding("float").await);
-    let f32s: Vec<f32> = decode(&embedding("base64-f32").await)
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-        .collect();
-    assert_eq!(float, f32s);
+    let float = numbers(&embedding("float").await);
+    assert_eq!(float, floats(&decode(&embedding("base64-f32").await)));
     let f16s: Vec<f32> = decode(&embedding("base64-f16").await)
         .chunks_exact(2)
         .map(|bytes| half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32())
         .collect();
     assert_eq!(f16s.len(), 128);
-    assert!(float.iter().zip(&f16s).all(|(a, b)| (a - b).abs() < 1e-3));
+    assert!(difference(&float, &f16s) < 1e-3);
 }
 
 fn decode(value: &Value) -> Vec<u8> {
@@ -236,8 +220,5 @@ async fn embedding_an_aligned_crop_returns_the_vector_of_its_face() {
     let refused = app
         .post("/embed?store=false&aligned=true", image_file("obama.jpg"))
         .await;
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (StatusCode::UNPROCESSABLE_ENTITY, "invalid_option")
-    );
+    refused.assert_error(422, "invalid_option");
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::support::app::{TestApp, numbers, result_of};
+use crate::support::{
+    app::{TestApp, numbers, result_of},
+    values::{cosine, difference},
+};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -44,23 +47,10 @@ const PICTURES: [(&str, &str); 5] = [
     ("biden", "biden.jpg"),
 ];
 
-fn worst(found: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(found.len(), expected.len());
-    found
-        .iter()
-        .zip(expected)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max)
-}
-
 fn nearest<'a>(faces: &'a [Value], expected: &GoldenFace) -> &'a Value {
-    faces
-        .iter()
-        .min_by(|a, b| {
-            let distance = |face: &Value| worst(&numbers(&face["bbox"]), &expected.bbox);
-            distance(a).total_cmp(&distance(b))
-        })
-        .unwrap()
+    let distance = |face: &&Value| difference(&numbers(&face["bbox"]), &expected.bbox);
+    let nearest = |a: &&Value, b: &&Value| distance(a).total_cmp(&distance(b));
+    faces.iter().min_by(nearest).unwrap()
 }
 
 /// The largest differences of boxes and landmarks in pixels, of scores, of a vector's components, and of its length.
@@ -113,18 +103,14 @@ async fn assert_golden(app: &TestApp, pictures: &[(&str, &str)], tolerance: &Tol
         let mut distances = [0.0_f32; 5];
         for golden in &expected.list {
             let face = nearest(faces, golden);
-            let points: Vec<f32> = face["landmarks"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .flat_map(numbers)
-                .collect();
+            let points = face["landmarks"].as_array().unwrap().iter();
+            let points: Vec<f32> = points.flat_map(numbers).collect();
             let norm = face["embedding_norm"].as_f64().unwrap() as f32;
             let found = [
-                worst(&numbers(&face["bbox"]), &golden.bbox),
-                worst(&points, golden.kps.as_flattened()),
+                difference(&numbers(&face["bbox"]), &golden.bbox),
+                difference(&points, golden.kps.as_flattened()),
                 (face["score"].as_f64().unwrap() as f32 - golden.score).abs(),
-                worst(&numbers(&face["embedding"])[..8], &golden.sface8),
+                difference(&numbers(&face["embedding"])[..8], &golden.sface8),
                 (norm / golden.sface_norm - 1.0).abs(),
             ];
             for (distance, found) in distances.iter_mut().zip(found) {
@@ -153,11 +139,8 @@ async fn cosines_between_faces_equal_the_reference() {
     }
     for (pair, cosines) in &golden().cosine {
         let (a, b) = pair.split_once('|').unwrap();
-        let found: f32 = vectors[a].iter().zip(&vectors[b]).map(|(a, b)| a * b).sum();
-        assert!(
-            (found - cosines["sface"]).abs() <= 0.01,
-            "{pair}: {found} for {}",
-            cosines["sface"]
-        );
+        let (found, expected) = (cosine(&vectors[a], &vectors[b]), cosines["sface"]);
+        let is_near = (found - expected).abs() <= 0.01;
+        assert!(is_near, "{pair}: {found} for {expected}");
     }
 }

@@ -3,7 +3,10 @@
 use image::{ImageFormat, RgbImage, imageops};
 use serde_json::Value;
 
-use crate::support::app::{TestApp, encoded, files, image_file, numbers, testdata};
+use crate::support::{
+    app::{TestApp, encoded, files, image_file, numbers, testdata},
+    values::difference,
+};
 
 /// Returns the image as a turned camera would have stored it: `orientation` turns it upright.
 fn turned(upright: &RgbImage, orientation: u8) -> RgbImage {
@@ -61,18 +64,13 @@ fn assert_same_faces(found: &Value, expected: &Value, tolerance: f32, what: &str
     for expected in &expected {
         let nearest = found
             .iter()
-            .map(|found| worst(found, expected))
+            .map(|found| difference(found, expected))
             .fold(f32::MAX, f32::min);
         assert!(
             nearest <= tolerance,
             "{what}: {expected:?} not in {found:?}"
         );
     }
-}
-
-fn worst(found: &[f32], expected: &[f32]) -> f32 {
-    let differences = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0, f32::max)
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 
 use crate::{
-    access::key,
+    access::{LOCKED, key, send},
     support::app::{TestApp, image_file},
 };
 
@@ -30,11 +30,14 @@ fn request(key: &str, uri: &str, image: impl Into<Body>) -> Request<Body> {
         .unwrap()
 }
 
-fn process(key: &str, operations: &Value) -> Request<Body> {
+fn process_uri(operations: &Value) -> String {
     let operations = operations.to_string();
-    let operations =
-        url::form_urlencoded::byte_serialize(operations.as_bytes()).collect::<String>();
-    request(key, &format!("/process?operations={operations}"), LARGE)
+    let operations = url::form_urlencoded::byte_serialize(operations.as_bytes());
+    format!("/process?operations={}", operations.collect::<String>())
+}
+
+fn process(key: &str, operations: &Value) -> Request<Body> {
+    request(key, &process_uri(operations), LARGE)
 }
 
 fn blurs(count: usize) -> Value {
@@ -42,11 +45,7 @@ fn blurs(count: usize) -> Value {
 }
 
 async fn one_worker() -> TestApp {
-    TestApp::with(&[
-        ("FACESCAN__ACCESS__MODE", "required"),
-        ("FACESCAN__IMAGING__WORKERS", "1"),
-    ])
-    .await
+    TestApp::with(&[LOCKED, ("FACESCAN__IMAGING__WORKERS", "1")]).await
 }
 
 #[tokio::test]
@@ -116,17 +115,13 @@ async fn operations_that_take_too_much_work_are_refused_before_they_run() {
     let app = one_worker().await;
     let alice = key(&app, "alice", &[Scope::Infer]).await;
     let reply = app.send(process(&alice, &blurs(16))).await;
-    assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE, "{reply:?}");
-    assert_eq!(reply.code(), "too_much_work");
+    reply.assert_error(413, "too_much_work");
     let detail = reply.json()["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("megapixel passes"), "{detail}");
     // Masks are decoded before the image.
     let entry = json!({"data": BASE64_STANDARD.encode(LARGE)});
     let body = json!({"images": [entry], "masks": vec![&entry; 20], "options": {"operations": [{"op": "mask_crop"}]}});
-    let mut masked = request(&alice, "/process", body.to_string());
-    let json = "application/json".parse().unwrap();
-    masked.headers_mut().insert(CONTENT_TYPE, json);
-    let reply = app.send(masked).await;
+    let reply = send(&app, &alice, ("POST", "/process"), body.to_string()).await;
     assert_eq!(reply.code(), "too_much_work", "{reply:?}");
     // A region is cheap, and has no other price on a large image.
     let region = json!([
@@ -142,11 +137,7 @@ async fn operations_that_take_too_much_work_are_refused_before_they_run() {
 async fn runs_of_models_and_the_work_on_faces_have_a_price() {
     let app = TestApp::with(&[("FACESCAN__LIMITS__MAX_WORK", "100")]).await;
     let post = async |uri: &str| app.post(uri, image_file("t1.jpg")).await;
-    let operations = |list: Value| {
-        let list = list.to_string();
-        let list: String = url::form_urlencoded::byte_serialize(list.as_bytes()).collect();
-        format!("/process?det_size=1280&operations={list}")
-    };
+    let operations = |list: Value| format!("{}&det_size=1280", process_uri(&list));
     for uri in [
         "/detect?store=false",
         "/embed?store=false&max_faces=2",
@@ -169,10 +160,6 @@ async fn runs_of_models_and_the_work_on_faces_have_a_price() {
         ),
     ] {
         let reply = post(uri).await;
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (StatusCode::PAYLOAD_TOO_LARGE, "too_much_work"),
-            "{uri}: {reply:?}"
-        );
+        reply.assert_error_of(uri, 413, "too_much_work");
     }
 }

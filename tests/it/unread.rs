@@ -13,7 +13,10 @@ use facescan_imaging::encode::{OutputFormat, encode};
 use http_body_util::BodyExt;
 use image::RgbImage;
 
-use crate::{access::key, support::app::TestApp};
+use crate::{
+    access::{LOCKED, key},
+    support::app::TestApp,
+};
 
 /// A square of this side, in bytes of samples, is about three megabytes.
 const SIDE: u32 = 1024;
@@ -36,11 +39,8 @@ fn resize(side: u32, format: &str) -> String {
 
 #[tokio::test]
 async fn answers_that_are_not_read_take_from_the_tenants_bytes() {
-    let app = TestApp::with(&[
-        ("FACESCAN__ACCESS__MODE", "required"),
-        ("FACESCAN__ADMISSION__MAX_BYTES", "20971520"),
-    ])
-    .await;
+    let limit = ("FACESCAN__ADMISSION__MAX_BYTES", "20971520");
+    let app = TestApp::with(&[LOCKED, limit]).await;
     let alice = key(&app, "alice", &[Scope::Infer]).await;
     let bob = key(&app, "bob", &[Scope::Infer]).await;
     let row = format!("/preprocess?width={SIDE}&height=512&dtype=f16");

@@ -142,8 +142,10 @@ async fn stored_faces(app: &TestApp) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_faces_and_vectors_are_compared() {
-    on_both(async |database| stored_faces(&TestApp::with_database(&database, &[]).await).await)
-        .await;
+    on_both(|database: Database| async move {
+        stored_faces(&TestApp::with_database(&database, &[]).await).await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use crate::{
     forms::multipart,
     support::{
         app::{TestApp, image_file, numbers, result_of},
+        values::{difference, floats},
         wire::{Reply, WireServer, first_line},
     },
 };
@@ -64,10 +65,7 @@ fn computed(request: &[u8]) -> Vec<u8> {
         .map(|(_, value)| value.trim().parse::<usize>().unwrap())
         .unwrap();
     let asked: Value = serde_json::from_slice(&request[head..head + length]).unwrap();
-    let values: Vec<f32> = request[head + length..]
-        .chunks_exact(4)
-        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-        .collect();
+    let values = floats(&request[head + length..]);
     let vectors: Vec<u8> = values
         .chunks_exact(3 * 32 * 32)
         .flat_map(embedding)
@@ -131,6 +129,15 @@ async fn server(mood: &Arc<Mood>) -> WireServer {
     .await
 }
 
+/// Starts a server and an application that uses it.
+async fn start() -> (TestApp, WireServer, Arc<Mood>) {
+    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
+    let server = server(&mood).await;
+    let registry = registry(&folder, &server.url(), "");
+    let app = TestApp::with(&settings(&registry)).await;
+    (app, server, mood)
+}
+
 /// Returns the vector that the model computes for an image.
 fn expected(name: &str) -> Vec<f32> {
     let pixels = decode(&image_file(name), &DecodeOptions::default())
@@ -152,13 +159,7 @@ fn expected(name: &str) -> Vec<f32> {
 
 fn assert_near(given: &Value, right: &[f32]) {
     let given = numbers(given);
-    assert_eq!(given.len(), right.len());
-    assert!(
-        given
-            .iter()
-            .zip(right)
-            .all(|(given, right)| (given - right).abs() < 1e-5)
-    );
+    assert!(difference(&given, right) < 1e-5);
 }
 
 /// Embeds two images in one request, and checks their vectors and the reported device.
@@ -183,17 +184,13 @@ async fn embed_two(app: &TestApp) {
 
 #[tokio::test]
 async fn requests_are_refused_while_the_remote_server_is_unavailable() {
-    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
-    let server = server(&mood).await;
-    let registry = registry(&folder, &server.url(), "");
-    let app = TestApp::with(&settings(&registry)).await;
+    let (app, server, mood) = start().await;
     embed_two(&app).await;
     Mood::set(&mood.is_away, true);
     for query in ["", "", "&strict_device=true"] {
         let uri = format!("/embed?kind=image&store=false{query}");
         let reply = app.post(&uri, image_file("t1.jpg")).await;
-        assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(reply.code(), "device_unavailable");
+        reply.assert_error_of(query, 503, "device_unavailable");
         assert_discreet(&reply, &server);
     }
     let report = app.get("/devices").await;
@@ -228,10 +225,7 @@ fn assert_discreet(reply: &crate::support::app::Reply, server: &WireServer) {
 
 #[tokio::test]
 async fn a_batch_that_the_server_refuses_is_split() {
-    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
-    let server = server(&mood).await;
-    let registry = registry(&folder, &server.url(), "");
-    let app = TestApp::with(&settings(&registry)).await;
+    let (app, _server, mood) = start().await;
     Mood::set(&mood.takes_one_row, true);
     let (image, mut parts) = (image_file("t1.jpg"), Vec::new());
     for _ in 0..12 {
@@ -255,10 +249,7 @@ async fn a_batch_that_the_server_refuses_is_split() {
 
 #[tokio::test]
 async fn a_non_finite_answer_affects_only_its_own_image() {
-    let (folder, mood) = (tempfile::tempdir().unwrap(), Arc::<Mood>::default());
-    let server = server(&mood).await;
-    let registry = registry(&folder, &server.url(), "");
-    let app = TestApp::with(&settings(&registry)).await;
+    let (app, _server, mood) = start().await;
     Mood::set(&mood.is_confused, true);
     let result = result_of(&app, "/embed?kind=image&store=false", "t1.jpg").await;
     assert!(result.get("embedding").is_none(), "{result}");
