@@ -107,7 +107,8 @@ async fn a_failed_fetch_does_not_fail_the_other_images() {
             error["detail"]
         ])
     });
-    insta::assert_json_snapshot!(told.collect::<Vec<Value>>());
+    let told: Vec<Value> = told.collect();
+    insta::assert_json_snapshot!(told);
     let text = String::from_utf8_lossy(&reply.body);
     for word in ["169.254", "secret", "passwd"] {
         assert!(!text.contains(word), "{word} in {text}");

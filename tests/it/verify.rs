@@ -16,7 +16,7 @@ use crate::{
             Reply, TestApp, encoded, files, image_file, numbers, result_of, runtime_dir, testdata,
         },
         cli::facescan,
-        database::on_both,
+        database::{Database, on_both},
         values::{assert_fields, lines, photo},
     },
 };

@@ -112,7 +112,7 @@ fn backend() -> Arc<dyn Backend> {
 }
 
 /// Returns the environment of a test: its data folder, the models, and `settings`.
-pub fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn settings_for(data: &Path, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
     let data_dir = data.display().to_string();
     let models_dir = models_dir().display().to_string();
     [
