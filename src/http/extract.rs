@@ -1,6 +1,5 @@
 //! Reads the four body formats into images, faces or items, and options.
 
-pub mod admitted;
 pub mod api_request;
 pub mod arriving;
 pub mod batch_body;
@@ -25,7 +24,7 @@ mod vector;
 pub use self::{
     images::{ImageRequest, Images},
     options::page_size,
-    request::AdmittedRequest,
+    request::{AdmittedRequest, RequestReservations},
 };
 
 use axum::http::{HeaderMap, header::CONTENT_TYPE};

@@ -15,7 +15,10 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header::CONTENT_LENGTH},
 };
+use bytes::{Bytes, BytesMut};
+use facescan_outbound::causes;
 use facescan_pipeline::admission::{Admission, AdmissionError, byte_reservation::ByteReservation};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::http::{
     error::ApiError,
@@ -68,6 +71,36 @@ pub(super) fn reserve(
     Ok(reservation)
 }
 
+/// Reads a body of at most `limit` bytes. Copies each part at once, because it is still in the CPU's caches. Does not copy a
+/// body that arrives in one part.
+///
+/// # Errors
+/// [`ApiError::BodyTooLarge`] if the body is too large, [`ApiError::Overloaded`] if the byte budget is used up meanwhile, or the
+/// error of a body that does not arrive as a whole.
+pub(super) async fn body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
+    let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
+    let mut body = Limited::new(request.into_body(), limit);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+            true => ApiError::BodyTooLarge { limit },
+            false => incomplete(error.as_ref()),
+        })?;
+        // Trailers are not part of the body.
+        let Ok(part) = frame.into_data() else {
+            continue;
+        };
+        if whole.is_empty() {
+            if body.is_end_stream() {
+                return Ok(part);
+            }
+            whole.reserve(stated.max(part.len()));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
 /// Returns the length of the body that the headers state.
 pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -75,14 +108,7 @@ pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
 
 /// Returns the cause of a type, if an error has one.
 fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 /// Returns the error of a body that has not arrived as a whole.

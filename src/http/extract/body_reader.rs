@@ -1,20 +1,17 @@
-//! Reads whole bodies, and parses them where they hold nobody up.
+//! Parses bodies where they hold nobody up.
 
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::Request;
-use bytes::{Bytes, BytesMut};
 use facescan_fields::{FieldError, FieldErrors, wording};
 use facescan_imaging::format::{Sniffed, sniff};
 use facescan_inference::pool::Stage;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Body as _;
 use rmp_serde::decode;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use super::{
-    arriving::{SharedReservation, incomplete, stated_length},
+    arriving::{SharedReservation, body},
     body::MAX_NESTING,
     texts::{self, LongText},
 };
@@ -22,36 +19,6 @@ use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
 const LARGE_BODY: usize = 4 << 20;
-
-/// Reads a body of at most `limit` bytes. Copies each part at once, because it is still in the CPU's caches. Does not copy a
-/// body that arrives in one part.
-///
-/// # Errors
-/// [`ApiError::BodyTooLarge`] if the body is too large, [`ApiError::Overloaded`] if the byte budget is used up meanwhile, or the
-/// error of a body that does not arrive as a whole.
-pub(super) async fn body(request: Request, limit: usize) -> Result<Bytes, ApiError> {
-    let stated = stated_length(request.headers()).unwrap_or(0).min(limit);
-    let mut body = Limited::new(request.into_body(), limit);
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-            true => ApiError::BodyTooLarge { limit },
-            false => incomplete(error.as_ref()),
-        })?;
-        // Trailers are not part of the body.
-        let Ok(part) = frame.into_data() else {
-            continue;
-        };
-        if whole.is_empty() {
-            if body.is_end_stream() {
-                return Ok(part);
-            }
-            whole.reserve(stated.max(part.len()));
-        }
-        whole.extend_from_slice(&part);
-    }
-    Ok(whole.freeze())
-}
 
 /// Runs `job`, which reads `bytes` bytes of a tenant, on the CPU pool, or on another thread if it takes long.
 ///

@@ -14,9 +14,9 @@ use facescan_fields::{FieldError, FieldErrors, MAX_ERRORS, Shape};
 
 use super::{
     BodyFormat,
-    arriving::SharedReservation,
+    arriving::{SharedReservation, body},
     body::MAX_OPTIONS,
-    body_reader::{TooLarge, body, structured},
+    body_reader::{TooLarge, structured},
     entry::Entry,
     form::{self, FormOptions, Part},
     options::SentOptions,

@@ -17,11 +17,7 @@ use mime::BOUNDARY;
 pub(super) use self::options::FormOptions;
 
 use self::disposition::Disposition;
-use super::{
-    body::MAX_OPTIONS_BYTES,
-    body_reader::{body, parse},
-    content_type,
-};
+use super::{arriving::body, body::MAX_OPTIONS_BYTES, body_reader::parse, content_type};
 use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// The maximum length of an option in its own part, in bytes.

@@ -12,9 +12,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    arriving,
+    arriving::{self, body},
     body::number,
-    body_reader::{body, check_is_object, from_json},
+    body_reader::{check_is_object, from_json},
     content_type,
 };
 use crate::http::{AppState, error::ApiError};

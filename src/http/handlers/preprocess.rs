@@ -28,7 +28,7 @@ use super::run::{PlanRun, times};
 use crate::http::{
     AppState,
     error::ApiError,
-    extract::{ImageRequest, Images, admitted::RequestReservations},
+    extract::{ImageRequest, Images, RequestReservations},
     openapi::{bodies::PreprocessBody, failures::ImageFailures},
     respond::{
         Accepted, header_value,

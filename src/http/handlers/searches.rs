@@ -25,8 +25,7 @@ use crate::http::{
     AppState,
     error::ApiError,
     extract::{
-        admitted::RequestReservations, collection_request::CollectionRequest, faces::FacesRequest,
-        page_size,
+        RequestReservations, collection_request::CollectionRequest, faces::FacesRequest, page_size,
     },
     openapi::{
         bodies::{SearchBody, SearchesBody},
