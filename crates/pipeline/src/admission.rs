@@ -7,21 +7,21 @@ use facescan_telemetry::metrics::Metrics;
 
 use self::{
     budget::{BYTES_A_PERMIT, Budget, Taken},
-    byte_reservation::ByteReservation,
     priority_semaphore::{DecodePermit, PermitLimits, PrioritySemaphore},
     response_reservation::{ResponseReservation, SMALL_RESPONSE_BYTES},
 };
 
 mod budget;
 pub(crate) mod byte_budget;
-pub mod byte_reservation;
-mod error;
 mod priority;
 pub mod priority_semaphore;
 pub mod response_reservation;
 mod tenant_shares;
 
-pub use self::{error::AdmissionError, priority::Priority};
+pub use self::{
+    budget::{AdmissionError, ByteReservation},
+    priority::Priority,
+};
 
 /// Admits a request with all of its images.
 ///

@@ -17,7 +17,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use facescan_outbound::causes;
-use facescan_pipeline::admission::{Admission, AdmissionError, byte_reservation::ByteReservation};
+use facescan_pipeline::admission::{Admission, AdmissionError, ByteReservation};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use crate::http::{

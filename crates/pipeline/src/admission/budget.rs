@@ -1,11 +1,15 @@
-//! One budget of permits, and what is taken of it.
+//! One budget of permits, what is taken of it, and why nothing more is.
 
 use std::sync::Arc;
 
 use facescan_clock::Clock;
+use facescan_telemetry::metrics::{Metrics, labels::Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::tenant_shares::{HeldShare, TenantShares, reserve};
+use super::{
+    priority::Priority,
+    tenant_shares::{HeldShare, TenantShares, reserve},
+};
 
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 pub(super) const BYTES_A_PERMIT: usize = 1024;
@@ -25,7 +29,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    pub(super) fn amount(&self) -> usize {
+    fn amount(&self) -> usize {
         self.share.amount()
     }
 
@@ -61,7 +65,7 @@ impl Budget {
     }
 
     /// Takes `amount` permits for what is in memory already, also if that is more than is left.
-    pub(super) fn count(&self, tenant: &Arc<str>, amount: usize) -> Taken {
+    fn count(&self, tenant: &Arc<str>, amount: usize) -> Taken {
         let permits = Arc::clone(&self.permits).try_acquire_many_owned(self.bounded(amount));
         Taken {
             permits: permits.ok(),
@@ -91,7 +95,101 @@ impl Budget {
         self.permits.available_permits() == 0 || self.shares.is_used_up(tenant)
     }
 
-    pub(super) fn bounded(&self, amount: usize) -> u32 {
+    fn bounded(&self, amount: usize) -> u32 {
         u32::try_from(amount.min(self.capacity)).unwrap_or(u32::MAX)
+    }
+}
+
+/// The reservation of one body, or of one large response. Dropping it releases the bytes.
+pub struct ByteReservation {
+    pub(super) budget: Budget,
+    pub(super) tenant: Arc<str>,
+    pub(super) metrics: Metrics,
+    pub(super) taken: Vec<Taken>,
+    /// The sum of `taken`, in permits.
+    pub(super) permits: usize,
+}
+
+impl ByteReservation {
+    /// Grows the reservation to `bytes` bytes. `shrink_to` shrinks it.
+    ///
+    /// # Errors
+    /// Returns [`AdmissionError::Bytes`] if the byte budget, or the part of the tenant, is used up.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), AdmissionError> {
+        // What is larger than the budget has all of it.
+        let permits = self.budget.bounded(bytes.div_ceil(BYTES_A_PERMIT)) as usize;
+        let missing = permits.saturating_sub(self.permits);
+        if missing == 0 {
+            return Ok(());
+        }
+        match self.budget.try_take(&self.tenant, missing) {
+            Some(taken) => {
+                self.taken.push(taken);
+                self.permits = permits;
+                Ok(())
+            }
+            None => {
+                self.metrics.refused(AdmissionError::Bytes.refusal());
+                Err(AdmissionError::Bytes)
+            }
+        }
+    }
+
+    /// Grows the reservation to `bytes` bytes that are in memory already, also if the budget is used up.
+    pub fn count(&mut self, bytes: usize) {
+        let permits = bytes.div_ceil(BYTES_A_PERMIT);
+        let missing = permits.saturating_sub(self.permits);
+        if missing > 0 {
+            self.taken.push(self.budget.count(&self.tenant, missing));
+            self.permits = permits;
+        }
+    }
+
+    /// Returns what is above `bytes` bytes to the budget.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let needed = bytes.div_ceil(BYTES_A_PERMIT);
+        while self.permits > needed
+            && let Some(mut last) = self.taken.pop()
+        {
+            let before = self.permits - last.amount();
+            last.shrink_to(needed.saturating_sub(before));
+            self.permits = before + last.amount();
+            if last.amount() > 0 {
+                self.taken.push(last);
+                return;
+            }
+        }
+    }
+}
+
+/// Why a request is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the errors are")]
+pub enum AdmissionError {
+    #[error("the server has reached its limit of bytes in request bodies and responses")]
+    Bytes,
+    #[error(
+        "the server has reached its limit of responses that are not read; read the responses of earlier requests"
+    )]
+    Responses,
+    #[error("the server has reached its limit of requests")]
+    Requests,
+    #[error("the server has reached its limit of {} images", .0.name())]
+    Images(Priority),
+    #[error("the server has reached its limit of images that are fetched from urls")]
+    Fetches,
+}
+
+impl AdmissionError {
+    /// Returns what the metrics count.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::Requests => Refusal::Requests,
+            Self::Bytes => Refusal::Bytes,
+            Self::Responses => Refusal::Responses,
+            Self::Images(Priority::Interactive) => Refusal::Interactive,
+            Self::Images(Priority::Bulk) => Refusal::Bulk,
+            Self::Fetches => Refusal::Fetches,
+        }
     }
 }

@@ -5,11 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{
-    budget::{BYTES_A_PERMIT, Taken},
-    byte_reservation::ByteReservation,
-    error::AdmissionError,
-};
+use super::budget::{AdmissionError, BYTES_A_PERMIT, ByteReservation, Taken};
 
 /// The memory that every request has for its response. A response of this size is never refused, because the work is done.
 pub(crate) const SMALL_RESPONSE_BYTES: usize = 64 << 10;
