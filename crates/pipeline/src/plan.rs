@@ -1,12 +1,17 @@
-//! An operation with its options resolved.
+//! An operation with its options resolved, and how its results are stored.
 
+use std::collections::BTreeMap;
+
+use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::device_task::DeviceTask;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::{
     Pipeline,
     core::{
         error::PipelineError,
+        image_file::ContentHash,
         options::StorageOptions,
         run::{ImageRun, RunOptions},
         scan::Scan,
@@ -80,25 +85,48 @@ pub struct StoredAs<'a, T> {
     pub name: &'static str,
     /// Whether results are stored and looked up, and their source.
     pub storage: &'a StorageOptions,
-    /// The form of the result that is stored.
-    pub form: ScanForm<T>,
-}
-
-/// How a result is converted to and from a scan, which is what the database stores.
-pub struct ScanForm<T> {
-    /// Returns the scan of a result.
-    pub scan: fn(&T) -> &Scan,
-    /// Returns the scan of a result, to set its ids.
-    pub scan_mut: fn(&mut T) -> &mut Scan,
+    /// Returns the scan of a result. The database stores scans.
+    pub scan: fn(&mut T) -> &mut Scan,
     /// Makes a result of a stored scan.
     pub from_scan: fn(Scan) -> T,
 }
 
-impl ScanForm<Scan> {
+impl<'a> StoredAs<'a, Scan> {
     /// A scan is stored as it is.
-    pub const SCAN: Self = Self {
-        scan: |scan| scan,
-        scan_mut: |scan| scan,
-        from_scan: |scan| scan,
-    };
+    pub fn scan(name: &'static str, storage: &'a StorageOptions) -> Self {
+        Self {
+            name,
+            storage,
+            scan: |scan| scan,
+            from_scan: |scan| scan,
+        }
+    }
+}
+
+/// The version of the results. Increase it when the same bytes, models and options can have another result. Older
+/// stored scans are then ignored.
+const PIPELINE_VERSION: u32 = 1;
+
+/// Returns a digest of everything that decides the content of a result, except the bytes of the image.
+///
+/// `name` is that of the results in the database, `tasks` are those of the plan, and `precision` is that of the vectors.
+pub(crate) fn scan_key<P: Plan>(
+    pipeline: &Pipeline,
+    plan: &P,
+    name: &str,
+    tasks: &[DeviceTask],
+    precision: Option<NumericPrecision>,
+) -> ContentHash {
+    let models: BTreeMap<_, _> = tasks
+        .iter()
+        .map(|&task| (task.name(), pipeline.models.key(task, precision)))
+        .collect();
+    let mut key = json!({
+        "version": PIPELINE_VERSION,
+        "operation": name,
+        "models": models,
+        "background": pipeline.decoding.background,
+    });
+    key["options"] = plan.key_options();
+    Sha256::digest(key.to_string()).into()
 }

@@ -1,10 +1,8 @@
 //! Runs plans on images. Every entry point calls it: HTTP handlers, workers of batches and the command line.
 //!
-//! [`Runner::find_or_run`] is the only place where stored results are looked up, and
-//! where the times of its stages and of its fetch are recorded. `storage.rs` has the database, `key.rs` the digest that
-//! finds a stored result, and `rows.rs` the rows.
+//! [`Runner::find_or_run`] is the only place where stored results are looked up, and where the times of its stages and of its
+//! fetch are recorded. `storage.rs` has the database, and `rows.rs` the rows.
 
-mod key;
 mod rows;
 mod storage;
 
@@ -14,12 +12,12 @@ use facescan_store::Store;
 use futures::{Stream, StreamExt, stream};
 use uuid::Uuid;
 
-use self::{key::scan_key, storage::Storage};
+use self::storage::Storage;
 use super::{
     Pipeline,
     core::{error::PipelineError, image_file::ContentHash, run::RunOutput},
     models::Models,
-    plan::Plan,
+    plan::{Plan, scan_key},
 };
 use crate::{
     admission::Admission,

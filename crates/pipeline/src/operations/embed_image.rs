@@ -20,7 +20,7 @@ use crate::{
     ingest::intake::LoadedImage,
     models::encoder::{Encoder, PendingVector},
     operation::Operation,
-    plan::{Plan, ScanForm, StoredAs},
+    plan::{Plan, StoredAs},
 };
 
 /// The options for embedding whole images, with every default filled in.
@@ -80,11 +80,7 @@ impl Plan for ImageEmbeddingPlan {
 
     // No option decides the vector, so `key_options` has none.
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
-        Some(StoredAs {
-            name: "embed_image",
-            storage: &self.storage,
-            form: ScanForm::SCAN,
-        })
+        Some(StoredAs::scan("embed_image", &self.storage))
     }
 
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {

@@ -32,7 +32,7 @@ use crate::{
         grader::{Grader, PendingQuality},
     },
     operation::Operation,
-    plan::{Plan, ScanForm, StoredAs},
+    plan::{Plan, StoredAs},
 };
 
 /// A decoded image with its properties, and the rows that wait for the detector.
@@ -76,11 +76,7 @@ impl Plan for ScanPlan {
     }
 
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
-        Some(StoredAs {
-            name: self.operation().name(),
-            storage: &self.storage,
-            form: ScanForm::SCAN,
-        })
+        Some(StoredAs::scan(self.operation().name(), &self.storage))
     }
 
     fn key_options(&self) -> Value {

@@ -7,7 +7,7 @@ use facescan_inference::{
 };
 use facescan_store::{CachedScan, NewFace, NewImage, NewScan, ScanRecord, StoredFace};
 
-use super::{key::Precisions, storage::Storage};
+use super::storage::Storage;
 use crate::{
     core::{
         error::PipelineError,
@@ -29,18 +29,20 @@ fn embeds_images(task: DeviceTask) -> bool {
 
 impl<P: Plan> Storage<'_, P> {
     /// Converts a scan for the database.
-    pub(super) fn new_scan(
-        &self,
-        scan: &Scan,
-        run: &ImageRun,
-        precisions: Precisions,
-    ) -> Result<NewScan, PipelineError> {
+    pub(super) fn new_scan(&self, scan: &Scan, run: &ImageRun) -> Result<NewScan, PipelineError> {
         let models = &self.pipeline.models;
         let embedder = self.vector_task.and_then(|task| models.embedder_used(task));
         // A model server that was at fault may return the vector the next time.
         let lacks_vector = scan.embedding.is_none() && self.vector_task.is_some_and(embeds_images);
         let detects = self.tasks.contains(&DeviceTask::FaceDetection);
         let faces = scan.faces.iter().map(|face| self.new_face(face));
+        let of_faces = scan.faces.iter().filter_map(|face| face.embedding.as_ref());
+        let embeddings = of_faces.chain(&scan.embedding);
+        let mut precisions = embeddings.map(|embedding| embedding.precision);
+        // A row may have run on another device than expected at the lookup.
+        let precision = precisions.next().unwrap_or(self.precision);
+        // A request for one precision must not get vectors of several precisions.
+        let has_one_precision = precisions.all(|other| other == precision);
         Ok(NewScan {
             tenant: self.tenant.as_ref().to_owned(),
             image: NewImage {
@@ -56,8 +58,7 @@ impl<P: Plan> Storage<'_, P> {
             source: self.source(),
             id: self.pipeline.clock.new_id(),
             record: ScanRecord {
-                // A row may have run on another device than expected at the lookup.
-                scan_key: self.key(precisions.first()),
+                scan_key: self.key(precision),
                 operation: self.stored.name.to_owned(),
                 detector: detects
                     .then(|| model_file(&models.detector.spec))
@@ -68,8 +69,7 @@ impl<P: Plan> Storage<'_, P> {
                 }),
                 picture_quality: scan.picture_quality.as_ref().map(to_value).transpose()?,
                 devices: Some(to_value(&run.devices)?),
-                // A request for one precision must not get vectors of several precisions.
-                answers_cache: matches!(precisions, Precisions::Same(_)) && !lacks_vector,
+                answers_cache: has_one_precision && !lacks_vector,
                 created_at: self.pipeline.clock.now(),
                 image_embedding: scan.embedding.as_ref().zip(embedder.as_ref()).map(
                     |(embedding, embedder)| facescan_store::ImageEmbedding {

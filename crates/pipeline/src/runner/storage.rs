@@ -6,7 +6,6 @@ use facescan_imaging::precision::NumericPrecision;
 use facescan_inference::device_task::DeviceTask;
 use facescan_store::{CachedScan, NewScan, SavedScan, Source, Store};
 
-use super::key::{Precisions, scan_key};
 use crate::{
     Pipeline,
     context::RequestContext,
@@ -20,7 +19,7 @@ use crate::{
     },
     ingest::intake::LoadedImage,
     models::Models,
-    plan::{Plan, StoredAs},
+    plan::{Plan, StoredAs, scan_key},
 };
 
 /// Who saves a new result that the plan stores.
@@ -45,7 +44,7 @@ pub(super) struct Storage<'a, P: Plan> {
     pub tasks: Vec<DeviceTask>,
     /// The task that computes the vectors of the result, and the precision that it has now.
     pub vector_task: Option<DeviceTask>,
-    precision: Option<NumericPrecision>,
+    pub precision: Option<NumericPrecision>,
     /// Set by the lookup.
     pub content: Content,
     started: Duration,
@@ -146,7 +145,7 @@ impl<'a, P: Plan> Storage<'a, P> {
                 return Ok(None);
             }
         }
-        let mut output = output.map(self.stored.form.from_scan);
+        let mut output = output.map(self.stored.from_scan);
         let timings = &mut output.run.timings;
         timings.cache = self.pipeline.since(self.started);
         timings.total = timings.cache;
@@ -164,9 +163,8 @@ impl<'a, P: Plan> Storage<'a, P> {
         saving: Saving,
     ) -> Result<RunOutput<P::Output>, PipelineError> {
         output.run.timings.cache = millis(self.looked_up.saturating_sub(self.started));
-        let scan = (self.stored.form.scan)(&output.result);
-        let precisions = Precisions::from_scan(scan).unwrap_or(Precisions::Same(self.precision));
-        let rows = self.new_scan(scan, &output.run, precisions)?;
+        let scan = (self.stored.scan)(&mut output.result);
+        let rows = self.new_scan(scan, &output.run)?;
         let stored = match saving {
             Saving::ByCaller => StoredScan::New(Box::new(rows)),
             Saving::Now => {
@@ -200,7 +198,7 @@ impl<'a, P: Plan> Storage<'a, P> {
         let ids: Vec<_> = rows.faces.iter().map(|face| face.id).collect();
         let saved = self.store.save_scan(rows).await?;
         let kept_id = saved.image_id();
-        let scan = (self.stored.form.scan_mut)(&mut output.result);
+        let scan = (self.stored.scan)(&mut output.result);
         scan.image_id = Some(kept_id);
         match saved {
             SavedScan::Written { .. } => {
