@@ -11,7 +11,7 @@ use facescan_config::Config;
 use facescan_pipeline::{
     context::RequestContext,
     operation::ScanKind,
-    operations::{embed_image::ImageEmbeddingPlan, scan::plan::ScanPlan},
+    operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanPlan},
     results::ErrorEntry,
 };
 

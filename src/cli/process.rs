@@ -13,10 +13,8 @@ use facescan_fields::groups::checked;
 use facescan_pipeline::{
     context::RequestContext,
     operations::process::{
-        format::ProcessedFormat,
-        plan::ProcessPlan,
-        request::ProcessRequest,
-        result::StepReport,
+        request::{ProcessPlan, ProcessRequest},
+        result::{ProcessedFormat, StepReport},
         step::{Method, Step},
     },
     results::ErrorEntry,

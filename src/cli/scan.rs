@@ -18,7 +18,7 @@ use facescan_pipeline::{
         scan::Scan,
     },
     operation::ScanKind,
-    operations::scan::{plan::ScanPlan, request::ScanRequest},
+    operations::scan::request::{ScanPlan, ScanRequest},
     results::{ErrorEntry, ScanResult, response::Outcome},
 };
 use serde::Serialize;

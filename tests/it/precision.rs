@@ -22,7 +22,7 @@ use facescan_pipeline::{
     ingest::source::ImageInput,
     models::{embedder::Embedder, loaded::LoadedModel},
     operation::ScanKind,
-    operations::scan::{plan::ScanPlan, request::ScanRequest},
+    operations::scan::request::{ScanPlan, ScanRequest},
     runner::Runner,
 };
 use facescan_telemetry::metrics::Metrics;

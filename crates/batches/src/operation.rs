@@ -13,12 +13,9 @@ use facescan_pipeline::{
     operation::{BatchOperation, ScanKind},
     operations::{
         embed_image::ImageEmbeddingPlan,
-        enhance::{plan::EnhancePlan, request::EnhanceRequest},
-        process::{plan::ProcessPlan, request::ProcessRequest},
-        scan::{
-            plan::ScanPlan,
-            request::{EmbedKind, ScanRequest},
-        },
+        enhance::request::{EnhancePlan, EnhanceRequest},
+        process::request::{ProcessPlan, ProcessRequest},
+        scan::request::{EmbedKind, ScanPlan, ScanRequest},
     },
     plan::Plan,
 };

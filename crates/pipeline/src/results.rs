@@ -19,7 +19,7 @@ use crate::{
         quality::PictureQuality,
         scan::{Embedding, Face, FaceResults, Scan},
     },
-    operations::scan::plan::ScanPlan,
+    operations::scan::request::ScanPlan,
 };
 use facescan_imaging::precision::NumericPrecision;
 

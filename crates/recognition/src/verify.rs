@@ -14,7 +14,7 @@ use facescan_pipeline::{
         scan::{Face, Scan, cosine},
     },
     operation::ScanKind,
-    operations::scan::{plan::ScanPlan, request::ScanRequest},
+    operations::scan::request::{ScanPlan, ScanRequest},
 };
 use facescan_store::StoredFace;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,8 @@ use facescan_pipeline::{
     context::RequestContext,
     ingest::source::ImageInput,
     operations::process::{
-        format::ProcessedFormat, plan::ProcessPlan, request::ProcessRequest, result::ProcessResult,
+        request::{ProcessPlan, ProcessRequest},
+        result::{ProcessResult, ProcessedFormat},
     },
     plan::Plan,
     results::response::Response,

@@ -5,10 +5,7 @@ use facescan_pipeline::{
     operation::ScanKind,
     operations::{
         embed_image::ImageEmbeddingPlan,
-        scan::{
-            plan::ScanPlan,
-            request::{EmbedKind, ScanRequest},
-        },
+        scan::request::{EmbedKind, ScanPlan, ScanRequest},
     },
     plan::Plan,
     results::{

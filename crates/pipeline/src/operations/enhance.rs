@@ -2,7 +2,6 @@
 
 mod finish_job;
 mod identity;
-pub mod plan;
 pub mod request;
 pub mod result;
 
@@ -12,7 +11,7 @@ use facescan_imaging::enhance::PartlyEnhanced;
 use facescan_inference::{device::DeviceRun, device_task::DeviceTask};
 
 use self::{
-    plan::EnhancePlan,
+    request::EnhancePlan,
     result::{EnhanceResult, EnhancedFile},
 };
 use crate::{

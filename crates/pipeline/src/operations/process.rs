@@ -8,7 +8,7 @@ use facescan_inference::{
 };
 
 use self::{
-    blur_job::BlurJob, canvas::Canvas, plan::ProcessPlan, result::ProcessResult, step::Step,
+    blur_job::BlurJob, canvas::Canvas, request::ProcessPlan, result::ProcessResult, step::Step,
 };
 use crate::{
     Pipeline,
@@ -27,10 +27,8 @@ mod anonymize;
 mod blur_job;
 mod canvas;
 mod fitting;
-pub mod format;
 mod masks;
 mod need;
-pub mod plan;
 mod price;
 mod regions;
 pub mod request;

@@ -1,7 +1,6 @@
 //! The stages of a scan of one image: decode, detect, align, measure, embed.
 
 pub(crate) mod faces;
-pub mod plan;
 pub mod request;
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::{
     faces::{FacePixels, FaceWork, needs_full_image},
-    plan::ScanPlan,
+    request::ScanPlan,
 };
 use crate::{
     Pipeline,

@@ -20,8 +20,8 @@ use facescan_pipeline::{
     models::{crop_model::CropModel, encoder::Encoder},
     operation::ScanKind,
     operations::{
-        enhance::{plan::EnhancePlan, request::EnhanceRequest},
-        scan::{plan::ScanPlan, request::ScanRequest},
+        enhance::request::{EnhancePlan, EnhanceRequest},
+        scan::request::{ScanPlan, ScanRequest},
     },
 };
 use futures::future::join_all;

@@ -21,7 +21,7 @@ use facescan_config::Config;
 use facescan_pipeline::{
     core::options::StorageRequest,
     operation::ScanKind,
-    operations::scan::{plan::ScanPlan, request::ScanRequest},
+    operations::scan::request::{ScanPlan, ScanRequest},
 };
 use image::RgbImage;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use super::{
-    plan::{EnhancePlan, IdentityCheck},
+    request::{EnhancePlan, IdentityCheck},
     result::Identity,
 };
 use crate::{

@@ -1,18 +1,21 @@
-//! The options of `/enhance` as a request sends them.
+//! The options of `/enhance`: as a request sends them, and resolved.
 
 use facescan_config::{Config, DetectionRequest, EnhancedFormat};
 use facescan_fields::request_options;
-use facescan_imaging::enhance::{Apply, EnhanceOptions, Gamma, Upscale};
+use facescan_imaging::{
+    encode::OutputFormat,
+    enhance::{Apply, EnhanceOptions, Gamma, Upscale},
+};
 use facescan_inference::registry::Thresholds;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::plan::{EnhancePlan, IdentityCheck};
 use crate::{
     admission::Priority,
     core::{
         error::PipelineError,
         options::{DetectOptions, RequestOptions, RunRequest, UnstoredRequest, schema},
+        run::RunOptions,
     },
 };
 
@@ -132,5 +135,36 @@ fn gamma(asked: Option<GammaRequest>) -> Gamma {
         None => Gamma::Off,
         Some(GammaRequest::Auto(Automatic::Auto)) => Gamma::Auto,
         Some(GammaRequest::Value(value)) => Gamma::Value(value),
+    }
+}
+
+/// The options of a request, with every default filled in and every range checked.
+#[derive(Clone, Debug)]
+pub struct EnhancePlan {
+    /// The format of the enhanced image.
+    pub format: EnhancedFormat,
+    /// The quality of a JPEG.
+    pub jpeg_quality: u8,
+    /// The requested steps.
+    pub options: EnhanceOptions,
+    /// How to compare the identity of the best face. `None` if it is not compared.
+    pub identity: Option<IdentityCheck>,
+    /// The options of the run.
+    pub run: RunOptions,
+}
+
+/// The options of the identity check.
+#[derive(Clone, Debug)]
+pub struct IdentityCheck {
+    /// How to find the best face.
+    pub detect: DetectOptions,
+    /// The result is flagged if the cosine is below this threshold.
+    pub threshold: f32,
+}
+
+impl EnhancePlan {
+    /// Returns how the enhanced image is encoded.
+    pub(super) fn output(&self) -> OutputFormat {
+        self.format.output(self.jpeg_quality)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use image::RgbImage;
 
 use super::{
-    plan::ProcessPlan,
     regions::{around_all, price_of_blur},
+    request::ProcessPlan,
     step::Method,
 };
 use crate::{

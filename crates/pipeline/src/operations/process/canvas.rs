@@ -6,10 +6,9 @@ use image::RgbImage;
 
 use super::{
     anonymize::HideOptions,
-    format::ProcessedFormat,
-    plan::ProcessPlan,
     regions::{around, around_all, price_of_blur},
-    result::{ProcessResult, ProcessedFile, StepReport},
+    request::ProcessPlan,
+    result::{ProcessResult, ProcessedFile, ProcessedFormat, StepReport},
     step::Step,
 };
 use crate::{

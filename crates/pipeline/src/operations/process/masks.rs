@@ -6,7 +6,7 @@ use bytes::Bytes;
 use facescan_imaging::crop::{Region, box_of_mask};
 use facescan_inference::pool::Stage;
 
-use super::plan::{MaskUnion, ProcessPlan};
+use super::request::{MaskUnion, ProcessPlan};
 use crate::{
     Pipeline,
     context::RequestContext,

@@ -1,6 +1,6 @@
 //! The memory that the operations of `/process` need.
 
-use super::{format::ProcessedFormat, plan::ProcessPlan, step::Step};
+use super::{request::ProcessPlan, result::ProcessedFormat, step::Step};
 use crate::core::{
     memory::{self, samples},
     work::{Size, pixels},

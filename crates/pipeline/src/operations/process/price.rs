@@ -1,7 +1,8 @@
 //! The prices of the operations of `/process`.
 
 use super::{
-    plan::ProcessPlan,
+    request::ProcessPlan,
+    result::ProcessedFormat,
     step::{Step, bounds},
 };
 use crate::{
@@ -95,6 +96,27 @@ impl Step {
 }
 
 impl ProcessPlan {
+    /// Returns the price of an image of a size. An image that is cut counts in full, because the size of a face is not
+    /// known yet.
+    pub(super) fn work(&self, size: Size) -> u64 {
+        let mut passes = work::DECODE.saturating_mul(work::pixels(size));
+        let mut size = size;
+        for step in self.steps.iter() {
+            passes = passes.saturating_add(step.work(size));
+            size = step.size_after(size);
+        }
+        passes.saturating_add(self.encoding(size))
+    }
+
+    /// Returns the price of encoding an image of a size.
+    pub(super) fn encoding(&self, size: Size) -> u64 {
+        let passes = match self.format {
+            ProcessedFormat::Npy => work::PLAIN,
+            _ => work::encode(self.output()),
+        };
+        passes.saturating_mul(work::pixels(size))
+    }
+
     /// Returns the price of the searches for faces in an image of a size: one for each operation that needs them. `anonymize`
     /// prices its further ones when they begin.
     pub(super) fn searches(&self, size: Size, detector: &Detector) -> u64 {

@@ -1,12 +1,14 @@
-//! The options of `/process` as a request sends them.
+//! The options of `/process`: as a request sends them, and resolved.
 
-use facescan_config::{Config, DetectionRequest};
+use std::sync::Arc;
+
+use facescan_config::{Config, DetectionRequest, EnhancedFormat};
 use facescan_fields::request_options;
+use facescan_imaging::{crop::Region, encode::OutputFormat};
 use facescan_inference::registry::Thresholds;
 
 use super::{
-    format::ProcessedFormat,
-    plan::ProcessPlan,
+    result::ProcessedFormat,
     step::{Step, check_all},
 };
 use crate::{
@@ -14,7 +16,8 @@ use crate::{
     core::{
         budget::Budget,
         error::PipelineError,
-        options::{RequestOptions, RunRequest, UnstoredRequest},
+        options::{DetectOptions, RequestOptions, RunRequest, UnstoredRequest},
+        run::RunOptions,
     },
 };
 
@@ -90,5 +93,44 @@ impl ProcessRequest {
             max_pixels: config.limits.max_pixels,
             run: self.run.resolve(),
         })
+    }
+}
+
+/// The options of a request, with every default filled in and every range checked.
+#[derive(Clone, Debug)]
+pub struct ProcessPlan {
+    pub(super) steps: Arc<[Step]>,
+    pub(super) format: ProcessedFormat,
+    pub(super) jpeg_quality: u8,
+    pub(super) detect: DetectOptions,
+    /// The union of the masks. `None` if the request has no masks.
+    pub(super) mask: Option<MaskUnion>,
+    pub(super) max_pixels: u64,
+    pub(super) budget: Budget,
+    /// The options of the run.
+    pub run: RunOptions,
+}
+
+/// The union of the masks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MaskUnion {
+    pub size: (u32, u32),
+    /// The box around the masks. `None` if they cover nothing.
+    pub region: Option<Region>,
+}
+
+impl ProcessPlan {
+    /// Returns how the images are encoded. Unused by the format npy.
+    pub(super) fn output(&self) -> OutputFormat {
+        let format = self.format.encoded().unwrap_or(EnhancedFormat::Png);
+        format.output(self.jpeg_quality)
+    }
+
+    /// Returns a copy with a new byte budget, for another response.
+    pub fn with_new_budget(&self) -> Self {
+        Self {
+            budget: Budget::default(),
+            ..self.clone()
+        }
     }
 }

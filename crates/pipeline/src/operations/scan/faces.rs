@@ -15,7 +15,7 @@ use facescan_inference::{
 };
 use image::RgbImage;
 
-use super::plan::ScanPlan;
+use super::request::ScanPlan;
 use crate::{
     Pipeline,
     core::{
