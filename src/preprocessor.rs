@@ -7,7 +7,7 @@ use facescan_fields::groups::checked;
 use facescan_pipeline::{
     admission::Priority,
     context::RequestContext,
-    core::{budget::Budget, error::PipelineError},
+    core::{error::PipelineError, memory::Budget},
     ingest::{
         intake::{LoadedImage, Requester},
         source::ImageInput,

@@ -14,8 +14,7 @@ use super::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageInfo,
-        pixels::PooledImage,
+        image_file::{ImageInfo, PooledImage},
         run::ImageRun,
         work::{self, Size},
     },

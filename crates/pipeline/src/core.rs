@@ -3,13 +3,11 @@
 //! This room is the lowest: it uses no model and no operation.
 
 pub mod base64_text;
-pub mod budget;
 pub mod error;
 pub mod image_file;
 pub mod json;
-pub(crate) mod memory;
+pub mod memory;
 pub mod options;
-pub(crate) mod pixels;
 pub(crate) mod quality;
 pub mod run;
 pub mod scan;

@@ -7,7 +7,7 @@ use facescan_inference::device_task::DeviceTask;
 use super::{
     Pipeline,
     core::{
-        error::PipelineError, options::DetectOptions, pixels::Pixels, run::ImageRun, scan::Face,
+        error::PipelineError, image_file::Pixels, options::DetectOptions, run::ImageRun, scan::Face,
     },
 };
 

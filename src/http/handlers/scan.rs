@@ -8,9 +8,7 @@ use facescan_pipeline::{
         scan::request::{EmbedKind, ScanPlan, ScanRequest},
     },
     plan::Plan,
-    results::{
-        ScanResult, embed_image::ImageEmbeddingResult, response::Response, schemas::EmbedResult,
-    },
+    results::{ImageEmbeddingResult, ScanResult, response::Response, schemas::EmbedResult},
 };
 use serde::Serialize;
 use utoipa::openapi::path::Paths;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use facescan_config::EmbeddingFormat;
 use facescan_pipeline::{
     core::scan::Scan,
-    results::{ScanResult, embed_image::ImageEmbeddingResult},
+    results::{ImageEmbeddingResult, ScanResult},
 };
 use facescan_recognition::collections::candidates::FoundCandidates;
 use facescan_store::{CachedScan, Item, JsonText};

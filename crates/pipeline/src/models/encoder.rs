@@ -20,7 +20,7 @@ use facescan_inference::{
 use super::{loaded::LoadedModel, row_job::RowJob};
 use crate::core::{
     error::PipelineError,
-    pixels::Pixels,
+    image_file::Pixels,
     scan::Embedding,
     work::{self, Size},
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use image::RgbImage;
 
-use crate::core::pixels::Pixels;
+use crate::core::image_file::Pixels;
 use facescan_imaging::preprocess::{Layout, Mode, Placement, Preprocess, Profile};
 use facescan_inference::{
     backend::BackendError,

@@ -9,10 +9,9 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageInfo,
+        image_file::{ImageInfo, PooledImage},
         memory,
         options::{RunRequest, StorageOptions, StorageRequest},
-        pixels::PooledImage,
         run::{ImageRun, RunOptions, millis},
         scan::Scan,
         work::{self, Size},

@@ -16,10 +16,9 @@ use crate::{
     Pipeline,
     admission::Priority,
     core::{
-        budget::Budget,
         error::PipelineError,
         image_file::ImageInfo,
-        memory,
+        memory::{self, Budget},
         options::{RequestOptions, RunRequest, UnstoredRequest, schema},
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},

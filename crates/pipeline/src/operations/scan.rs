@@ -18,9 +18,8 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageInfo,
+        image_file::{ImageInfo, PooledImage},
         memory,
-        pixels::PooledImage,
         run::{ImageRun, RunOptions, millis},
         scan::{Face, Scan},
         work::{self, Size},

@@ -4,8 +4,7 @@ use serde::Serialize;
 use utoipa::{ToSchema, openapi::Ref};
 
 use super::{
-    ScanResult,
-    embed_image::ImageEmbeddingResult,
+    ImageEmbeddingResult, ScanResult,
     response::{ImageResult, NamedSchemas, add_image},
 };
 use crate::operations::{enhance::result::EnhanceResult, process::result::ProcessResult};

@@ -6,8 +6,8 @@ use image::RgbImage;
 
 use super::{Detector, PendingDetection};
 use crate::core::{
+    image_file::Pixels,
     options::{DetectOptions, InputSize},
-    pixels::Pixels,
 };
 use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
 use facescan_inference::{

@@ -12,8 +12,8 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
+        image_file::PooledImage,
         options::DetectOptions,
-        pixels::PooledImage,
         run::{ImageRun, millis},
         scan::{Embedding, Face, cosine},
         work::{self, Size},

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Pipeline,
-    core::{error::PipelineError, pixels::into_owned, run::ImageRun, work},
+    core::{error::PipelineError, image_file::into_owned, run::ImageRun, work},
 };
 use facescan_imaging::{
     blur::{Gaussian, fill, pixelate},

@@ -15,8 +15,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::ImageInfo,
-        pixels::{PooledImage, into_owned},
+        image_file::{ImageInfo, PooledImage, into_owned},
         run::ImageRun,
         scan::Face,
         work,

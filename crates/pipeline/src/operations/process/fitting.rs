@@ -6,7 +6,7 @@ use image::RgbImage;
 
 use crate::{
     Pipeline,
-    core::{error::PipelineError, pixels::into_owned, run::ImageRun},
+    core::{error::PipelineError, image_file::into_owned, run::ImageRun},
     models::row_job::RowJob,
 };
 use facescan_imaging::{

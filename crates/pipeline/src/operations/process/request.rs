@@ -14,8 +14,8 @@ use super::{
 use crate::{
     admission::Priority,
     core::{
-        budget::Budget,
         error::PipelineError,
+        memory::Budget,
         options::{DetectOptions, RequestOptions, RunRequest, UnstoredRequest},
         run::RunOptions,
     },

@@ -20,7 +20,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        pixels::PooledImage,
+        image_file::PooledImage,
         quality::{FaceQuality, Subject},
         run::{ImageRun, millis},
         scan::Face,
