@@ -8,6 +8,7 @@ use image::RgbImage;
 use super::loaded::LoadedModel;
 use crate::core::{
     error::PipelineError,
+    image_file::Pixels,
     options::{DetectOptions, InputSize},
     scan::Face,
     work::{self, Size},
@@ -20,6 +21,7 @@ use facescan_inference::{
     device::DeviceRun,
     engine::{Engine, Pending, Row},
     heads::{Candidate, Head, nms},
+    image_executor::ImageExecutor,
     registry::ModelSpec,
 };
 
@@ -122,13 +124,46 @@ impl Detector {
         Ok(())
     }
 
+    /// Writes one row for each resolution and commits the rows. A device makes the rows if there is one. The pool must
+    /// drive this future.
+    pub(crate) async fn submit_through<P: Pixels>(
+        &self,
+        executor: &ImageExecutor,
+        image: &Arc<P>,
+        options: &DetectOptions,
+    ) -> PendingDetection {
+        if !executor.has_device() {
+            return self.submit(image.as_ref().borrow(), options);
+        }
+        let mut submitted = PendingDetection {
+            rows: Vec::with_capacity(2),
+            processed: DeviceRun::CPU,
+        };
+        for (at, size) in options.inputs().enumerate() {
+            let work = Arc::new(self.letterbox_job(image, size));
+            let done = executor.run(Arc::clone(&work)).await;
+            submitted.processed = match at {
+                0 => done.run,
+                _ => submitted.processed.or_fallback(done.run),
+            };
+            // Claimed only after the device has run, because an unwritten row delays the other rows of its batch
+            // buffer.
+            let mut row = self.claim(&work.letterbox);
+            row.values().copy_from_slice(&done.output);
+            submitted.rows.push((work.letterbox, row.commit()));
+        }
+        submitted
+    }
+
     /// Writes one row for each resolution and commits the rows. This is CPU work. The caller must wait for the rows
     /// next.
     pub fn submit(&self, image: &RgbImage, options: &DetectOptions) -> PendingDetection {
         let mut rows = Vec::with_capacity(2);
         let mut sizes = options.inputs().peekable();
         while let Some(size) = sizes.next() {
-            let (letterbox, row) = self.write(image, size);
+            let letterbox = self.letterbox(image.dimensions(), size);
+            let mut row = self.claim(&letterbox);
+            letterbox_into(image, &letterbox, &self.normalization, row.values());
             let is_last = sizes.peek().is_none();
             let pending = if is_last {
                 row.commit_last()
@@ -141,13 +176,6 @@ impl Detector {
             rows,
             processed: DeviceRun::CPU,
         }
-    }
-
-    fn write(&self, image: &RgbImage, size: InputSize) -> (Letterbox, Row) {
-        let letterbox = self.letterbox(image.dimensions(), size);
-        let mut row = self.claim(&letterbox);
-        letterbox_into(image, &letterbox, &self.normalization, row.values());
-        (letterbox, row)
     }
 
     /// Claims a row of the letterbox's input size.

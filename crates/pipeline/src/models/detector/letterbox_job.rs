@@ -4,17 +4,13 @@ use std::{borrow::Borrow, sync::Arc};
 
 use image::RgbImage;
 
-use super::{Detector, PendingDetection};
-use crate::core::{
-    image_file::Pixels,
-    options::{DetectOptions, InputSize},
-};
+use super::Detector;
+use crate::core::{image_file::Pixels, options::InputSize};
 use facescan_imaging::tensor::{Letterbox, Normalization, letterbox_into};
 use facescan_inference::{
     backend::BackendError,
-    device::DeviceRun,
     graphs::{ImageGraph, process::TwoTapPlan, session::Samples},
-    image_executor::{GraphSessions, ImageExecutor, ImageJob, ShapeKey, only_output},
+    image_executor::{GraphSessions, ImageJob, ShapeKey, only_output},
     proof,
 };
 
@@ -24,7 +20,7 @@ const PART_OF_A_LEVEL: f32 = 0.001;
 /// The job that letterboxes and normalizes an image into a row.
 pub struct LetterboxJob<P> {
     image: Arc<P>,
-    letterbox: Letterbox,
+    pub(super) letterbox: Letterbox,
     normalization: Normalization,
 }
 
@@ -101,36 +97,5 @@ impl Detector {
             image: Arc::new(image),
             normalization: *normalization,
         }
-    }
-
-    /// Writes one row for each resolution and commits the rows. A device makes the rows if there is one. The pool must
-    /// drive this future.
-    pub(crate) async fn submit_through<P: Pixels>(
-        &self,
-        executor: &ImageExecutor,
-        image: &Arc<P>,
-        options: &DetectOptions,
-    ) -> PendingDetection {
-        if !executor.has_device() {
-            return self.submit(image.as_ref().borrow(), options);
-        }
-        let mut submitted = PendingDetection {
-            rows: Vec::with_capacity(2),
-            processed: DeviceRun::CPU,
-        };
-        for (at, size) in options.inputs().enumerate() {
-            let work = Arc::new(self.letterbox_job(image, size));
-            let done = executor.run(Arc::clone(&work)).await;
-            submitted.processed = match at {
-                0 => done.run,
-                _ => submitted.processed.or_fallback(done.run),
-            };
-            // Claimed only after the device has run, because an unwritten row delays the other rows of its batch
-            // buffer.
-            let mut row = self.claim(&work.letterbox);
-            row.values().copy_from_slice(&done.output);
-            submitted.rows.push((work.letterbox, row.commit()));
-        }
-        submitted
     }
 }
