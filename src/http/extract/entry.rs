@@ -265,30 +265,4 @@ mod tests {
         }
         assert_eq!(entry(r#"{"id":"a\u0000"}"#).errors[0].detail, NUL);
     }
-
-    #[test]
-    fn msgpack_has_the_bytes_themselves() {
-        #[derive(serde::Serialize)]
-        struct Sent<'a> {
-            id: &'a str,
-            #[serde(with = "bytes_as_binary")]
-            data: &'a [u8],
-        }
-        mod bytes_as_binary {
-            pub fn serialize<S: serde::Serializer>(
-                bytes: &&[u8],
-                to: S,
-            ) -> Result<S::Ok, S::Error> {
-                to.serialize_bytes(bytes)
-            }
-        }
-        let sent = Sent {
-            id: "a",
-            data: b"hello",
-        };
-        let packed = rmp_serde::to_vec_named(&sent).unwrap();
-        let mut deserializer = rmp_serde::Deserializer::from_read_ref(&packed);
-        let read = EntrySeed(FIELDS).deserialize(&mut deserializer).unwrap();
-        assert_eq!(read.data.unwrap().into_bytes().unwrap(), "hello");
-    }
 }

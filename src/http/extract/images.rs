@@ -155,10 +155,9 @@ pub(super) fn image(part: Part) -> ImageInput {
 mod tests {
     use super::*;
     use crate::http::extract::{
-        body_reader::{ParseError, TOO_MANY, from_json},
+        body_reader::{ParseError, from_json},
         content::ReadBody,
     };
-    use facescan_config::MAX_IMAGES;
     use facescan_fields::Shape;
     use facescan_pipeline::{ingest::text::NUL, operations::scan::request::ScanRequest};
 
@@ -188,16 +187,6 @@ mod tests {
             ),
         ] {
             assert_eq!(errors(json), expected, "{json}");
-        }
-    }
-
-    #[test]
-    fn a_list_of_too_many_images_ends_the_reading() {
-        let json = format!(r#"{{"images":[{}and no JSON"#, "{},".repeat(MAX_IMAGES + 1));
-        match from_json::<ReadBody<Images>>(json.as_bytes()) {
-            Err(ParseError::Field(error)) => assert_eq!(error.detail, TOO_MANY),
-            Err(ParseError::Syntax(error)) => panic!("{error}"),
-            Ok(_) => panic!("too many images were read"),
         }
     }
 

@@ -223,22 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn booleans_are_those_of_the_settings_in_texts_only() {
-        for (word, value) in [("1", true), ("yes", true), ("True", true), ("off", false)] {
-            let options = read(&format!("quality={word}")).unwrap();
-            assert_eq!(options.quality, Some(value), "{word}");
-        }
-        for query in ["quality=2", "quality=", "quality=maybe"] {
-            let error = read(query).unwrap_err().to_string();
-            assert_eq!(error, "option `quality`: must be true or false", "{query}");
-        }
-        for value in [json!(1), json!("yes"), json!("true")] {
-            let options = SentOptions::from_tree(Some(json!({"quality": value})));
-            assert!(options.read::<ScanRequest>().is_err());
-        }
-    }
-
-    #[test]
     fn an_option_that_is_overridden_is_checked_too() {
         let errors = |query: &str, others: SentOptions| {
             let query = SentOptions::from_query(query).unwrap();

@@ -184,15 +184,6 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_alone_has_the_whole_budget() {
-        let (shares, _) = shares(8);
-        let only: Arc<str> = "only".into();
-        let held = fill(&shares, &only);
-        assert_eq!(held.len(), 8);
-        assert!(shares.is_used_up(&only));
-    }
-
-    #[test]
     fn what_one_tenant_holds_leaves_each_other_a_part_of_the_reserve() {
         let (shares, _) = shares(64);
         let [flood, second, third] = ["flood", "second", "third"].map(Arc::<str>::from);

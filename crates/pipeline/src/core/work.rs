@@ -299,14 +299,6 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_size_is_left_to_the_decoder() {
-        let header =
-            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xff\xff\xff\xff\xff\xff\xff\x08\x02\0\0\0\0\0\0\0";
-        let price = |size| enhance(size, &EnhanceOptions::default(), OutputFormat::Png);
-        LIMIT.check_file(header, price).unwrap();
-    }
-
-    #[test]
     fn a_meter_adds_up() {
         let mut meter = WorkMeter::new(WorkLimit { max: 3 });
         meter.add(2 * PER_UNIT).unwrap();
