@@ -1,9 +1,8 @@
 //! Reads faces and options: the bodies of enrollments and of searches.
 
-use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::{FieldError, FieldErrors};
-use facescan_pipeline::{core::options::RequestOptions, ingest::source::ImageInput};
+use facescan_pipeline::ingest::source::ImageInput;
 
 use super::{
     content::{Content, EntryField},
@@ -11,16 +10,16 @@ use super::{
     face_input::{FACE_FIELDS, FaceInput, stored},
     form::{self, Part},
     images::image,
-    request::{AdmittedContent, AdmittedRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest},
 };
-use crate::http::{AppState, error::ApiError};
+use crate::http::error::ApiError;
 
 /// A request with faces.
 pub type FacesRequest<O> = AdmittedRequest<Vec<FaceInput>, O>;
 
 /// The faces of a body, in any format.
 #[derive(Default)]
-struct Faces(Vec<FaceInput>);
+pub(super) struct Faces(Vec<FaceInput>);
 
 impl Content for Faces {
     const FIELDS: &'static [EntryField] = &[EntryField {
@@ -57,6 +56,15 @@ impl Content for Faces {
 }
 
 impl AdmittedContent for Vec<FaceInput> {
+    type Body = Faces;
+
+    fn from_body(Faces(faces): Faces, _: bool) -> Result<Self, ApiError> {
+        match faces.is_empty() {
+            true => Err(ApiError::missing_image("send at least one face")),
+            false => Ok(faces),
+        }
+    }
+
     fn images(&self) -> impl Iterator<Item = &ImageInput> {
         self.iter().filter_map(FaceInput::image)
     }
@@ -64,17 +72,5 @@ impl AdmittedContent for Vec<FaceInput> {
     /// Vectors and stored faces are compared too.
     fn count(&self) -> usize {
         self.len()
-    }
-}
-
-impl<O: RequestOptions> FromRequest<AppState> for FacesRequest<O> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        let check = |Faces(faces)| match faces.is_empty() {
-            true => Err(ApiError::missing_image("send at least one face")),
-            false => Ok(faces),
-        };
-        read_request(request, state, check).await
     }
 }

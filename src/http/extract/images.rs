@@ -1,17 +1,16 @@
 //! Reads images and options: the bodies of the operations on images.
 
-use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::FieldError;
-use facescan_pipeline::{core::options::RequestOptions, ingest::source::ImageInput};
+use facescan_pipeline::ingest::source::ImageInput;
 
 use super::{
     content::{Content, EntryField},
     entry::Entry,
     form::{self, Part},
-    request::{AdmittedContent, AdmittedRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest},
 };
-use crate::http::{AppState, error::ApiError};
+use crate::http::error::ApiError;
 
 /// A request with images.
 pub type ImageRequest<O> = AdmittedRequest<Images, O>;
@@ -101,11 +100,12 @@ impl Content for Images {
     }
 }
 
-impl Images {
-    /// Checks that there is an image, and no mask that nobody reads.
-    fn checked<O: RequestOptions>(self) -> Result<Self, ApiError> {
-        if self.images.is_empty() {
-            return Err(match self.other_parts.as_slice() {
+impl AdmittedContent for Images {
+    type Body = Self;
+
+    fn from_body(body: Self, takes_masks: bool) -> Result<Self, ApiError> {
+        if body.images.is_empty() {
+            return Err(match body.other_parts.as_slice() {
                 [] => ApiError::missing_image("send at least one"),
                 names => {
                     let names = names.join("`, `");
@@ -115,31 +115,21 @@ impl Images {
                 }
             });
         }
-        if !O::TAKES_MASKS && !self.masks.is_empty() {
+        if !takes_masks && !body.masks.is_empty() {
             return Err(ApiError::invalid_option(
                 "mask",
                 "is unknown: only /process takes masks",
             ));
         }
-        Ok(self)
+        Ok(body)
     }
-}
 
-impl AdmittedContent for Images {
     fn images(&self) -> impl Iterator<Item = &ImageInput> {
         self.images.iter().chain(&self.masks)
     }
 
     fn count(&self) -> usize {
         self.images.len() + self.masks.len()
-    }
-}
-
-impl<O: RequestOptions + Send> FromRequest<AppState> for ImageRequest<O> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        read_request(request, state, Images::checked::<O>).await
     }
 }
 

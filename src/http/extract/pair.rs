@@ -1,6 +1,5 @@
 //! Reads the body of `/verify`: two faces and the options.
 
-use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use facescan_fields::{FieldError, FieldErrors};
 use facescan_pipeline::ingest::source::ImageInput;
@@ -12,9 +11,9 @@ use super::{
     face_input::{FACE_FIELDS, FaceInput, stored},
     form::Part,
     images::image,
-    request::{AdmittedContent, AdmittedRequest, read_request},
+    request::{AdmittedContent, AdmittedRequest},
 };
-use crate::http::{AppState, error::ApiError};
+use crate::http::error::ApiError;
 
 /// A request with the faces `a` and `b`.
 pub type PairRequest = AdmittedRequest<[FaceInput; 2], VerifyRequest>;
@@ -24,7 +23,7 @@ const FACE: &str = r#"a face such as {"data": "<base64>"}"#;
 
 /// The faces of a body, in any format.
 #[derive(Default)]
-struct Pair {
+pub(super) struct Pair {
     a: Option<FaceInput>,
     b: Option<FaceInput>,
 }
@@ -90,11 +89,14 @@ impl Pair {
     fn side(&mut self, is_a: bool) -> &mut Option<FaceInput> {
         if is_a { &mut self.a } else { &mut self.b }
     }
+}
 
-    /// Returns both faces, or the error of those that are missing.
-    fn checked(self) -> Result<[FaceInput; 2], ApiError> {
-        let sides = [("a", self.a.is_none()), ("b", self.b.is_none())];
-        if let (Some(a), Some(b)) = (self.a, self.b) {
+impl AdmittedContent for [FaceInput; 2] {
+    type Body = Pair;
+
+    fn from_body(pair: Pair, _: bool) -> Result<Self, ApiError> {
+        let sides = [("a", pair.a.is_none()), ("b", pair.b.is_none())];
+        if let (Some(a), Some(b)) = (pair.a, pair.b) {
             return Ok([a, b]);
         }
         let missing = sides.into_iter().filter(|(_, is_missing)| *is_missing);
@@ -109,22 +111,12 @@ impl Pair {
         };
         Err(errors.into())
     }
-}
 
-impl AdmittedContent for [FaceInput; 2] {
     fn images(&self) -> impl Iterator<Item = &ImageInput> {
         self.iter().filter_map(FaceInput::image)
     }
 
     fn count(&self) -> usize {
         self.images().count()
-    }
-}
-
-impl FromRequest<AppState> for PairRequest {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        read_request(request, state, Pair::checked).await
     }
 }

@@ -1,7 +1,10 @@
 //! Reads a request with images or faces: the query, the body, and what the request may use. The body is admitted before it is
 //! read, and the images before they are processed.
 
-use axum::{extract::Request, http::header::EXPECT};
+use axum::{
+    extract::{FromRequest, Request},
+    http::header::EXPECT,
+};
 use facescan_fields::{FieldErrors, Shape};
 use facescan_pipeline::{
     admission::{AdmissionError, ImageReservation, Priority},
@@ -40,8 +43,14 @@ pub struct RequestReservations {
     _images: ImageReservation,
 }
 
-/// What a body has, when nothing of it is missing.
-pub(super) trait AdmittedContent {
+/// What a request is made of, when nothing of its body is missing.
+pub(super) trait AdmittedContent: Sized {
+    /// What a body has.
+    type Body: Content;
+
+    /// Checks that nothing is missing, and that there is no mask unless the options take masks.
+    fn from_body(body: Self::Body, takes_masks: bool) -> Result<Self, ApiError>;
+
     /// Returns the images.
     fn images(&self) -> impl Iterator<Item = &ImageInput>;
 
@@ -49,63 +58,57 @@ pub(super) trait AdmittedContent {
     fn count(&self) -> usize;
 }
 
-/// Reads the query and the body of a request. If `check` accepts the content, admits its images.
+/// Reads the query and the body of a request, and admits its images.
 ///
-/// # Errors
-/// The error of a body that is refused or cannot be parsed, one with everything that is wrong with its fields and with the
-/// options, the error of `check`, or [`ApiError::Overloaded`] if too many images wait.
-pub(super) async fn read_request<C, O, T>(
-    request: Request,
-    state: &AppState,
-    check: impl FnOnce(C) -> Result<T, ApiError> + Send,
-) -> Result<AdmittedRequest<T, O>, ApiError>
-where
-    C: Content,
-    O: RequestOptions,
-    T: AdmittedContent,
-{
-    let format = BodyFormat::from_headers(request.headers())?;
-    let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
-    // A request with one image can be refused before its body is read. Invalid options are reported after the body.
-    let priority = match format {
-        BodyFormat::Raw => {
-            let options = query.clone().read::<O>().ok();
-            options.map(|options| priority_of(state, options.priority(), 1))
-        }
-        BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
-    };
-    let mut context = context::from_request(&request)?;
-    let (reservation, request) = admit_body(request, state, priority).await?;
-    let mut body: ReadBody<C> = read_body(format, request, state, &reservation).await?;
-    let fields = body.field_errors(&Shape::from_schema::<O>());
-    let options = match query.overridden_by(body.options).read::<O>() {
-        Ok(options) if fields.is_empty() => options,
-        Err(options) if fields.is_empty() => return Err(options.into()),
-        options => {
-            let mut errors = FieldErrors::from_fields(fields);
-            errors
-                .errors
-                .extend(options.err().into_iter().flat_map(|of| of.errors));
-            return Err(errors.into());
-        }
-    };
-    let content = check(body.content)?;
-    let (count, named) = (content.count(), options.priority());
-    // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have bytes.
-    let are_fetched = content.images().any(ImageInput::is_fetched);
-    let named = named.or(are_fetched.then_some(Priority::Bulk));
-    context.priority = priority_of(state, named, count);
-    let tenant = &context.principal.tenant;
-    let images = state.admission.try_admit(tenant, context.priority, count)?;
-    Ok(AdmittedRequest {
-        context,
-        content,
-        options,
-        reservations: RequestReservations {
-            _body: reservation,
-            _images: images,
-        },
-    })
+/// The error is that of a body that is refused or cannot be parsed, one with everything that is wrong with its fields and with the
+/// options, that of a body that lacks something, or [`ApiError::Overloaded`] if too many images wait.
+impl<T: AdmittedContent, O: RequestOptions + Send> FromRequest<AppState> for AdmittedRequest<T, O> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let format = BodyFormat::from_headers(request.headers())?;
+        let query = SentOptions::from_query(request.uri().query().unwrap_or_default())?;
+        // A request with one image can be refused before its body is read. Invalid options are reported after the body.
+        let priority = match format {
+            BodyFormat::Raw => {
+                let options = query.clone().read::<O>().ok();
+                options.map(|options| priority_of(state, options.priority(), 1))
+            }
+            BodyFormat::Multipart | BodyFormat::Json | BodyFormat::Msgpack => None,
+        };
+        let mut context = context::from_request(&request)?;
+        let (reservation, request) = admit_body(request, state, priority).await?;
+        let mut body: ReadBody<T::Body> = read_body(format, request, state, &reservation).await?;
+        let fields = body.field_errors(&Shape::from_schema::<O>());
+        let options = match query.overridden_by(body.options).read::<O>() {
+            Ok(options) if fields.is_empty() => options,
+            Err(options) if fields.is_empty() => return Err(options.into()),
+            options => {
+                let mut errors = FieldErrors::from_fields(fields);
+                errors
+                    .errors
+                    .extend(options.err().into_iter().flat_map(|of| of.errors));
+                return Err(errors.into());
+            }
+        };
+        let content = T::from_body(body.content, O::TAKES_MASKS)?;
+        let (count, named) = (content.count(), options.priority());
+        // Slow hosts can keep images waiting for seconds. As interactive images, they would block those that have bytes.
+        let are_fetched = content.images().any(ImageInput::is_fetched);
+        let named = named.or(are_fetched.then_some(Priority::Bulk));
+        context.priority = priority_of(state, named, count);
+        let tenant = &context.principal.tenant;
+        let images = state.admission.try_admit(tenant, context.priority, count)?;
+        Ok(Self {
+            context,
+            content,
+            options,
+            reservations: RequestReservations {
+                _body: reservation,
+                _images: images,
+            },
+        })
+    }
 }
 
 /// Admits the body of a request. `priority` is the priority of its images, if it is known before the body is read.
