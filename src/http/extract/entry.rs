@@ -3,13 +3,13 @@
 //! A field of the wrong type is noted, and the rest of the body is read. So one response has every mistake, and a batch refuses one
 //! entry alone.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use facescan_fields::FieldError;
 use facescan_pipeline::ingest::{source::Payload, text::NUL};
 use facescan_store::JsonText;
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for EntrySeed {
             }
             match name.as_str() {
                 "data" => {
-                    entry.data = match map.next_value()? {
+                    entry.data = match map.next_value_seed(DATA)? {
                         Loose::Present(data) => Some(data),
                         Loose::Absent => None,
                         Loose::OtherType => {
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for EntrySeed {
                 "metadata" => entry.metadata = Some(map.next_value()?),
                 "embedding" => entry.embedding = map.next_value()?,
                 name => {
-                    let text = map.next_value()?;
+                    let text = map.next_value_seed(TEXT)?;
                     let text = entry.text(name, text);
                     match name {
                         "id" => entry.id = text,
@@ -161,70 +161,61 @@ enum Loose<T> {
     OtherType,
 }
 
-/// What a field is made of.
-trait FieldContent: Sized {
-    fn from_text(text: &str) -> Self;
-
-    /// Returns `None` if the field has no binary form.
-    fn from_binary(bytes: &[u8]) -> Option<Self>;
+/// Reads a field of any type from text or from bytes.
+struct LooseSeed<T> {
+    text: fn(&str) -> T,
+    /// `None` if the field has no binary form.
+    binary: Option<fn(&[u8]) -> T>,
 }
 
-impl FieldContent for String {
-    fn from_text(text: &str) -> Self {
-        text.to_owned()
-    }
+const TEXT: LooseSeed<String> = LooseSeed {
+    text: str::to_owned,
+    binary: None,
+};
 
-    fn from_binary(_: &[u8]) -> Option<Self> {
-        None
-    }
-}
+const DATA: LooseSeed<Payload> = LooseSeed {
+    text: Payload::from_text,
+    binary: Some(Payload::from_binary),
+};
 
-impl FieldContent for Payload {
-    fn from_text(text: &str) -> Self {
-        Self::from_text(text)
-    }
+impl<'de, T> DeserializeSeed<'de> for LooseSeed<T> {
+    type Value = Loose<T>;
 
-    fn from_binary(bytes: &[u8]) -> Option<Self> {
-        Some(Self::from_binary(bytes))
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Loose<T>, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, T: FieldContent> Deserialize<'de> for Loose<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any<T>(PhantomData<T>);
+impl<'de, T> Visitor<'de> for LooseSeed<T> {
+    type Value = Loose<T>;
 
-        impl<'de, T: FieldContent> Visitor<'de> for Any<T> {
-            type Value = Loose<T>;
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text or binary data")
+    }
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("text or binary data")
-            }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose<T>, E> {
+        Ok(Loose::Present((self.text)(text)))
+    }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose<T>, E> {
-                Ok(Loose::Present(T::from_text(text)))
-            }
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Loose<T>, E> {
+        let read = self.binary.map(|read| Loose::Present(read(bytes)));
+        Ok(read.unwrap_or(Loose::OtherType))
+    }
 
-            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Loose<T>, E> {
-                Ok(T::from_binary(bytes).map_or(Loose::OtherType, Loose::Present))
-            }
+    fn visit_unit<E: de::Error>(self) -> Result<Loose<T>, E> {
+        Ok(Loose::Absent)
+    }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Loose<T>, E> {
-                Ok(Loose::Absent)
-            }
+    skip! { Loose::OtherType; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64 }
 
-            skip! { Loose::OtherType; visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64 }
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose<T>, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Loose::OtherType)
+    }
 
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Loose<T>, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Loose::OtherType)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<T>, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Loose::OtherType)
-            }
-        }
-        deserializer.deserialize_any(Any(PhantomData))
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<T>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Loose::OtherType)
     }
 }
 
