@@ -9,7 +9,6 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageInfo, PooledImage},
         memory,
         options::{RunRequest, StorageOptions, StorageRequest},
         run::{ImageRun, RunOptions, millis},
@@ -131,26 +130,19 @@ impl ImageEmbeddingPlan {
     ) -> Result<(Scan, PendingVector), PipelineError> {
         let price = |size| work::pixels(size) * work::DECODE + encoder.work(size);
         run.work.limit().check_file(&file.bytes, price)?;
+        let (image, pixels) = pipeline.open(file, run, price).await?;
         let began = pipeline.clock.monotonic();
-        let decoded = pipeline.decode(&file.bytes, None).await?;
-        run.work.add(price(decoded.size))?;
+        let hint = self.storage.store.then(|| perceptual_hash(&pixels));
+        run.timings.decode += pipeline.since(began);
         let scan = Scan {
             image_id: None,
             cached: false,
-            image: ImageInfo::new(&decoded, file.content_hash()),
-            perceptual_hash: self
-                .storage
-                .store
-                .then(|| perceptual_hash(&decoded.pixels))
-                .flatten(),
+            image,
+            perceptual_hash: hint.flatten(),
             picture_quality: None,
             faces: Vec::new(),
             embedding: None,
         };
-        drop(file);
-        let pixels = PooledImage::new(decoded.pixels, &pipeline.memory);
-        run.timings.decode = pipeline.since(began);
-        run.count_pixels(&scan.image);
         let began = pipeline.clock.monotonic();
         let submitted = encoder
             .submit_through(&pipeline.preprocessing.executor, &pixels)
