@@ -35,7 +35,9 @@ impl Pipeline {
         image: LoadedImage,
         plan: &P,
     ) -> Result<RunOutput<P::Output>, PipelineError> {
-        plan.check_options(self)?;
+        if let Some(options) = plan.detection() {
+            self.models.detector.check(options)?;
+        }
         let started = self.clock.monotonic();
         let memory = self.memory_of(&image.bytes, |size| plan.memory(size));
         let permit = self.decode_permit(context, memory).await;

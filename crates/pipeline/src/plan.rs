@@ -12,7 +12,7 @@ use super::{
     core::{
         error::PipelineError,
         image_file::ContentHash,
-        options::StorageOptions,
+        options::{DetectOptions, StorageOptions},
         run::{ImageRun, RunOptions},
         scan::Scan,
         work::Size,
@@ -58,12 +58,9 @@ pub trait Plan: Clone + Send + Sync + 'static {
         pipeline.check_strict(self.run_options().strict_device, &tasks)
     }
 
-    /// Checks the options against the models, before an image waits for a permit.
-    ///
-    /// # Errors
-    /// [`PipelineError::InvalidOption`] if a model does not accept an option.
-    fn check_options(&self, _pipeline: &Pipeline) -> Result<(), PipelineError> {
-        Ok(())
+    /// Returns how images are searched for faces. `None` if they are not.
+    fn detection(&self) -> Option<&DetectOptions> {
+        None
     }
 
     /// Returns the memory that an image of a size needs, in bytes.

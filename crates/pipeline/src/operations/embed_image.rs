@@ -87,10 +87,6 @@ impl Plan for ImageEmbeddingPlan {
         pipeline.check_platform(self.run.strict_device)
     }
 
-    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        pipeline.models.encoder().map(drop)
-    }
-
     fn memory(&self, size: Size) -> u64 {
         memory::decoding(size)
     }

@@ -19,6 +19,7 @@ use crate::{
     core::{
         error::PipelineError,
         memory,
+        options::DetectOptions,
         run::{ImageRun, RunOptions, millis},
         work::{self, Size},
     },
@@ -55,20 +56,14 @@ impl Plan for EnhancePlan {
         self.run
     }
 
-    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        match &self.identity {
-            Some(check) => pipeline.models.detector.check(&check.detect),
-            None => Ok(()),
-        }
+    fn detection(&self) -> Option<&DetectOptions> {
+        self.identity.as_ref().map(|check| &check.detect)
     }
 
     fn memory(&self, size: Size) -> u64 {
         let enhanced = work::pixels(work::upscaled(size, self.options.upscale));
         let each = ENHANCED_BYTES + self.output().surcharge();
-        let search = match &self.identity {
-            Some(check) => memory::detection(&check.detect),
-            None => 0,
-        };
+        let search = self.detection().map_or(0, memory::detection);
         let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
         memory::decoding(size).max(enhancing + search)
     }

@@ -14,6 +14,7 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
+        options::DetectOptions,
         run::{ImageRun, RunOptions},
         work::{self, Size},
     },
@@ -44,12 +45,6 @@ pub fn probe() -> HealthProbe {
     ])
 }
 
-impl ProcessPlan {
-    fn finds_faces(&self) -> bool {
-        self.steps.iter().any(Step::finds_faces)
-    }
-}
-
 impl Plan for ProcessPlan {
     type Output = ProcessResult;
 
@@ -59,7 +54,7 @@ impl Plan for ProcessPlan {
 
     fn tasks(&self) -> Vec<DeviceTask> {
         let mut tasks = vec![DeviceTask::ImageProcessing];
-        if self.finds_faces() {
+        if self.detection().is_some() {
             tasks.push(DeviceTask::FaceDetection);
         }
         tasks
@@ -69,11 +64,9 @@ impl Plan for ProcessPlan {
         self.run
     }
 
-    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        if !self.finds_faces() {
-            return Ok(());
-        }
-        pipeline.models.detector.check(&self.detect)
+    fn detection(&self) -> Option<&DetectOptions> {
+        let finds_faces = self.steps.iter().any(Step::finds_faces);
+        finds_faces.then_some(&self.detect)
     }
 
     fn memory(&self, size: Size) -> u64 {

@@ -3,7 +3,7 @@
 pub(crate) mod faces;
 pub mod request;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use facescan_imaging::{phash::perceptual_hash, quality, warp::ALIGNED_SIDE};
 use facescan_inference::device_task::DeviceTask;
@@ -20,6 +20,7 @@ use crate::{
         error::PipelineError,
         image_file::{ImageInfo, PooledImage},
         memory,
+        options::DetectOptions,
         run::{ImageRun, RunOptions, millis},
         scan::{Face, Scan},
         work::{self, Size},
@@ -103,19 +104,12 @@ impl Plan for ScanPlan {
         })
     }
 
-    fn check_options(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        if self.aligned {
-            return Ok(());
-        }
-        pipeline.models.detector.check(&self.detect)
+    fn detection(&self) -> Option<&DetectOptions> {
+        (!self.aligned).then_some(&self.detect)
     }
 
     fn memory(&self, size: Size) -> u64 {
-        let search = if self.aligned {
-            0
-        } else {
-            memory::detection(&self.detect)
-        };
+        let search = self.detection().map_or(0, memory::detection);
         memory::decoding(size).max(memory::samples(work::pixels(size)) + search)
     }
 
@@ -162,14 +156,6 @@ impl Plan for ScanPlan {
 }
 
 impl ScanRun<'_> {
-    fn now(&self) -> Duration {
-        self.pipeline.clock.monotonic()
-    }
-
-    fn since(&self, began: Duration) -> f64 {
-        self.pipeline.since(began)
-    }
-
     /// Returns the price of an image of a size, without the work on its faces. A reduced image counts in full.
     fn work(&self, size: Size) -> u64 {
         let (detector, plan) = (&self.pipeline.models.detector, self.plan);
@@ -188,7 +174,7 @@ impl ScanRun<'_> {
         run: &mut ImageRun,
     ) -> Result<DecodedImage, PipelineError> {
         let (pipeline, plan) = (self.pipeline, self.plan);
-        let began = self.now();
+        let began = pipeline.clock.monotonic();
         let bytes = &file.bytes;
         run.work.limit().check_file(bytes, |size| self.work(size))?;
         let hash = file.content_hash();
@@ -201,9 +187,9 @@ impl ScanRun<'_> {
         });
         let hint = plan.storage.store.then(|| perceptual_hash(&image.pixels));
         let info = ImageInfo::new(&image, hash);
-        run.timings.decode = self.since(began);
+        run.timings.decode = pipeline.since(began);
         run.count_pixels(&info);
-        let began = self.now();
+        let began = pipeline.clock.monotonic();
         let image = PooledImage::new(image.pixels, &pipeline.memory);
         let submitted = if plan.aligned {
             None
@@ -215,7 +201,7 @@ impl ScanRun<'_> {
         if let Some(rows) = &submitted {
             pipeline.record(run, DeviceTask::ImageProcessing, rows.processed)?;
         }
-        run.timings.detect = self.since(began);
+        run.timings.detect = pipeline.since(began);
         Ok(DecodedImage {
             image,
             divisor,
@@ -233,17 +219,19 @@ impl ScanRun<'_> {
         run: &mut ImageRun,
     ) -> Result<Vec<Face>, PipelineError> {
         let Some(submitted) = decoded.submitted.take() else {
-            return Ok(vec![AlignedCrop::check(&decoded.image)?.into_face()]);
+            return Ok(vec![aligned_face(&decoded.image)?]);
         };
         let (pipeline, plan) = (self.pipeline, self.plan);
-        let began = self.now();
+        let began = pipeline.clock.monotonic();
         let size = (decoded.info.width, decoded.info.height);
         let detector = &pipeline.models.detector;
         let detected = detector.finish(submitted, size, &plan.detect).await?;
         pipeline.record(run, DeviceTask::FaceDetection, detected.run)?;
-        let queued = detected.queued.min(self.now().saturating_sub(began));
+        let queued = detected
+            .queued
+            .min(pipeline.clock.monotonic().saturating_sub(began));
         run.timings.queue += millis(queued);
-        run.timings.detect += self.since(began + queued);
+        run.timings.detect += pipeline.since(began + queued);
         Ok(detected.faces)
     }
 
@@ -264,9 +252,9 @@ impl ScanRun<'_> {
             Some(file) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
                 let size = (decoded.info.width, decoded.info.height);
                 run.work.add(work::pixels(size) * work::DECODE)?;
-                let began = self.now();
+                let began = self.pipeline.clock.monotonic();
                 let image = self.pipeline.decode(&file.bytes, None).await;
-                run.timings.decode += self.since(began);
+                run.timings.decode += self.pipeline.since(began);
                 // The two decoders can disagree about a damaged file. Then the reduced image has to do.
                 let pixels = image.ok().map(|image| image.pixels);
                 pixels.map(|pixels| PooledImage::new(pixels, &self.pipeline.memory))
@@ -281,24 +269,17 @@ impl ScanRun<'_> {
     }
 }
 
-/// Evidence that an image has the size of an aligned crop.
-struct AlignedCrop;
-
-impl AlignedCrop {
-    fn check(image: &RgbImage) -> Result<Self, PipelineError> {
-        match image.dimensions() {
-            (ALIGNED_SIDE, ALIGNED_SIDE) => Ok(Self),
-            (width, height) => Err(PipelineError::invalid_option(
-                "aligned",
-                format!(
-                    "accepts crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, but this image is {width}×{height}"
-                ),
-            )),
-        }
+/// Returns the face of an image that is an aligned crop.
+fn aligned_face(image: &RgbImage) -> Result<Face, PipelineError> {
+    let (width, height) = image.dimensions();
+    if (width, height) != (ALIGNED_SIDE, ALIGNED_SIDE) {
+        return Err(PipelineError::invalid_option(
+            "aligned",
+            format!(
+                "accepts crops of {ALIGNED_SIDE}×{ALIGNED_SIDE}, but this image is {width}×{height}"
+            ),
+        ));
     }
-
-    fn into_face(self) -> Face {
-        let side = ALIGNED_SIDE as f32;
-        Face::at([0.0, 0.0, side, side].into())
-    }
+    let side = ALIGNED_SIDE as f32;
+    Ok(Face::at([0.0, 0.0, side, side].into()))
 }
