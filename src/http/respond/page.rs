@@ -61,37 +61,3 @@ impl<T: Listed> ToSchema for Page<T> {
         T::schemas(schemas);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(Serialize, ToSchema)]
-    struct Shelf {
-        books: u32,
-    }
-
-    impl Listed for Shelf {
-        const DESCRIPTION: &'static str = "A page of shelves, lowest first.";
-    }
-
-    #[test]
-    fn the_schema_is_that_of_the_page_and_the_last_page_has_no_next() {
-        let mut page = Page {
-            results: vec![Shelf { books: 3 }],
-            next: Some(Uuid::nil()),
-        };
-        let expected = json!({"results": [{"books": 3}], "next": Uuid::nil()});
-        assert_eq!(serde_json::to_value(&page).unwrap(), expected);
-        page.next = None;
-        let last = serde_json::to_value(&page).unwrap();
-        assert_eq!(last, json!({"results": [{"books": 3}]}));
-        assert_eq!(Page::<Shelf>::name(), "ShelfPage");
-        let schema = serde_json::to_value(Page::<Shelf>::schema()).unwrap();
-        assert_eq!(schema["required"], json!(["results"]));
-        let items = &schema["properties"]["results"]["items"];
-        assert_eq!(*items, json!({"$ref": "#/components/schemas/Shelf"}));
-    }
-}

@@ -20,13 +20,14 @@ use crate::{
         scan::Face,
         work,
     },
+    models::row_job::RowJob,
 };
 use facescan_imaging::{
     blur::Gaussian,
     checkpoint,
     crop::{self, Region, mask_crop, padded},
     luma, npy, orientation,
-    preprocess::{Layout, Preprocess},
+    preprocess::Preprocess,
 };
 
 /// The current images, and the reports of the operations so far.
@@ -35,7 +36,8 @@ pub(super) struct Canvas<'a> {
     plan: &'a ProcessPlan,
     info: ImageInfo,
     frames: Vec<Frame>,
-    floats: Option<Floats>,
+    /// How samples are converted to floats at the end.
+    floats: Option<Preprocess>,
     /// The most pixels after a resize.
     resized_limit: u64,
     steps: Vec<StepReport>,
@@ -46,13 +48,6 @@ pub(super) struct Canvas<'a> {
 struct Frame {
     pixels: RgbImage,
     region: Option<[u32; 4]>,
-}
-
-/// The options that convert samples to floats at the end.
-struct Floats {
-    mean: [f32; 3],
-    std: [f32; 3],
-    layout: Layout,
 }
 
 impl<'a> Canvas<'a> {
@@ -112,10 +107,11 @@ impl<'a> Canvas<'a> {
             Step::GaussianBlur { .. } => self.blur(step, &mut report).await?,
             Step::Normalize { mean, std, layout } => {
                 let defaults = Preprocess::default();
-                self.floats = Some(Floats {
+                self.floats = Some(Preprocess {
                     mean: mean.unwrap_or(defaults.mean),
                     std: std.unwrap_or(defaults.std),
                     layout: *layout,
+                    ..defaults
                 });
             }
             Step::Rotate {
@@ -316,7 +312,7 @@ impl<'a> Canvas<'a> {
             };
             plan.budget.take(samples * size + samples / 3 * surcharge)?;
             let data = match (plan.format, &floats) {
-                (ProcessedFormat::Npy, Some(floats)) => floats.npy(&frame.pixels),
+                (ProcessedFormat::Npy, Some(floats)) => float_file(frame.pixels, floats),
                 (ProcessedFormat::Npy, None) => {
                     let shape = [height as usize, width as usize, 3];
                     let mut file = npy::header(npy::Kind::U8, &shape);
@@ -365,30 +361,20 @@ impl Frame {
     }
 }
 
-impl Floats {
-    fn npy(&self, image: &RgbImage) -> Vec<u8> {
-        let (width, height) = image.dimensions();
-        let preprocess = Preprocess {
-            width,
-            height,
-            mean: self.mean,
-            std: self.std,
-            layout: self.layout,
-            ..Preprocess::default()
-        };
-        let (w, h) = (width as usize, height as usize);
-        let mut row = vec![0.0; 3 * w * h];
-        preprocess.write(image, &mut row);
-        let shape = match self.layout {
-            Layout::Nchw => [3, h, w],
-            Layout::Nhwc => [h, w, 3],
-        };
-        let mut file = npy::header(npy::Kind::F32, &shape);
-        append(&mut file, &row, |file, values| {
-            file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        });
-        file
-    }
+/// Returns the NumPy file of an image that is converted to floats.
+fn float_file(pixels: RgbImage, floats: &Preprocess) -> Vec<u8> {
+    let (width, height) = pixels.dimensions();
+    let floats = Preprocess {
+        width,
+        height,
+        ..floats.clone()
+    };
+    let job = RowJob::new(&Arc::new(pixels), &floats);
+    let mut file = npy::header(npy::Kind::F32, &job.shape());
+    append(&mut file, &job.fill(), |file, values| {
+        file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    });
+    file
 }
 
 /// Appends values to a file in parts, with a checkpoint after each.

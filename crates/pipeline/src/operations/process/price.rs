@@ -1,16 +1,12 @@
 //! The prices of the operations of `/process`.
 
-use super::{
-    request::ProcessPlan,
-    result::ProcessedFormat,
-    step::{Step, bounds},
-};
+use super::{request::ProcessPlan, result::ProcessedFormat, step::Step};
 use crate::{
     core::work::{self, Size, pixels},
     models::detector::Detector,
 };
 use facescan_imaging::{
-    crop::{Region, bounded_size},
+    crop::{Bounds, Region, bounded_size},
     preprocess::{Preprocess, Profile},
 };
 
@@ -74,7 +70,7 @@ impl Step {
             return None;
         };
         let (width, height) = match (width, height) {
-            _ if bounded => bounded_size(size, &bounds()),
+            _ if bounded => bounded_size(size, &Bounds::default()),
             (Some(width), Some(height)) => (width, height),
             (Some(width), None) => (width, follow(size.1, size.0, width)),
             (None, Some(height)) => (follow(size.0, size.1, height), height),

@@ -9,7 +9,7 @@ use crate::core::{
 };
 use facescan_imaging::{
     blur::Gaussian,
-    crop::{Bounds, MaskCropOptions},
+    crop::MaskCropOptions,
     orientation::Axis,
     preprocess::{Layout, Mode, Profile},
 };
@@ -361,9 +361,4 @@ impl Step {
             max_aspect: max_aspect.unwrap_or(usual.max_aspect),
         }
     }
-}
-
-/// Returns the bounds of a bounded resize.
-pub(super) fn bounds() -> Bounds {
-    Bounds::default()
 }
