@@ -189,26 +189,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn an_image_has_one_source_or_an_error() {
-        let content = |data: Option<&str>, url: Option<&str>| {
-            let data = data.map(Payload::from_text);
-            ImageInput::from_sources(data, url.map(str::to_owned)).content
-        };
-        assert!(matches!(
-            content(Some("aGVsbG8="), None),
-            Ok(Content::Bytes(bytes)) if bytes == "hello"
-        ));
-        assert!(matches!(
-            content(None, Some("https://example.org/a.jpg")),
-            Ok(Content::Url(url)) if url == "https://example.org/a.jpg"
-        ));
-        assert!(matches!(content(None, None), Err(IngestError::NoSource)));
-        assert!(matches!(content(Some(""), None), Err(IngestError::Empty)));
-        assert!(matches!(
-            content(Some(""), Some("x")),
-            Err(IngestError::TwoSources)
-        ));
-    }
 }
