@@ -86,7 +86,6 @@ impl Pipeline {
         decode_within(bytes, &self.decoding, &self.memory, reduction.as_ref())
     }
 
-    /// Encodes an image.
     pub(crate) async fn encode(
         &self,
         image: &Arc<RgbImage>,

@@ -88,7 +88,6 @@ impl HeadFields {
     }
 }
 
-/// The formats of a submission.
 enum SubmissionFormat {
     /// One of the formats of every route.
     Body(BodyFormat),

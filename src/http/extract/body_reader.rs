@@ -109,7 +109,6 @@ impl From<ParseError> for ApiError {
     }
 }
 
-/// Parses JSON.
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
@@ -132,7 +131,6 @@ fn syntax_error(error: &serde_json::Error) -> ParseError {
     ))
 }
 
-/// Parses msgpack.
 fn from_packed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
     let mut parser = rmp_serde::Deserializer::from_read_ref(bytes);
     parser.set_max_depth(MAX_NESTING);

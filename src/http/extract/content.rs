@@ -79,7 +79,6 @@ pub(super) trait Content: Default + Send + 'static {
         ApiError::TooManyImages { limit }
     }
 
-    /// Checks the number of entries.
     fn check_count(&self, limit: usize) -> Result<(), ApiError> {
         match self.count() > Self::most(limit) {
             true => Err(Self::too_many(limit)),
@@ -88,7 +87,6 @@ pub(super) trait Content: Default + Send + 'static {
     }
 }
 
-/// A body that has been read.
 pub(super) struct ReadBody<C> {
     pub content: C,
     /// The options, or the fields of the head.
@@ -154,7 +152,6 @@ pub(super) async fn read_body<C: Content>(
     Ok(read)
 }
 
-/// Reads the parts of a form.
 fn read_parts<C: Content>(
     parts: Vec<Part>,
     limit: usize,

@@ -37,7 +37,6 @@ impl RequestOptions for EnrollRequest {
 }
 
 impl EnrollRequest {
-    /// Returns how images are scanned.
     pub(in crate::http) fn scan_options(&self) -> VerifyRequest {
         VerifyRequest {
             face: self.face,
@@ -72,7 +71,6 @@ impl RequestOptions for LibraryRequest {
 }
 
 impl LibraryRequest {
-    /// Returns how images are scanned.
     pub(in crate::http) fn scan_options(&self) -> VerifyRequest {
         VerifyRequest {
             detection: self.detection.clone(),

@@ -32,7 +32,6 @@ impl FaceInput {
 pub(super) const FACE_FIELDS: &[&str] = &["data", "url", "face_id", "embedding", "vector_space"];
 
 impl FaceInput {
-    /// Reads a face of a body.
     pub(super) fn from_entry(entry: Entry) -> Result<Self, Vec<FieldError>> {
         if !entry.errors.is_empty() {
             return Err(entry.errors);
@@ -72,7 +71,6 @@ impl FaceInput {
     }
 }
 
-/// Reads the id of a stored face.
 pub(super) fn stored(text: &str, name: &str) -> Result<FaceInput, FieldError> {
     let id = text.trim().parse().map(FaceInput::Stored);
     id.map_err(|_| FieldError::not_allowed(name, "the id of a face, which is a UUID"))

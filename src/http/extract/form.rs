@@ -26,13 +26,11 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The maximum length of the head of a part, in bytes.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
-/// The maximum number of headers of a part.
 const MAX_HEADERS: usize = 16;
 
 /// Forms of up to this length are read on the thread of the request, because a job of the CPU pool takes longer.
 const SMALL_FORM: usize = 1 << 20;
 
-/// A part of a form.
 #[derive(Debug, PartialEq)]
 pub(super) struct Part {
     /// The name. Empty if the part has none.

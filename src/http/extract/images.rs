@@ -26,7 +26,6 @@ pub struct Images {
     other_parts: Vec<String>,
 }
 
-/// The field with the masks.
 const MASKS: &str = "masks";
 
 /// The most names of parts that an error has.

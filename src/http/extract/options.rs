@@ -18,7 +18,6 @@ pub(super) struct SentOptions {
 }
 
 impl SentOptions {
-    /// Reads the options of a query.
     pub(super) fn from_query(query: &str) -> Result<Self, ApiError> {
         let texts: Vec<(String, String)> = serde_html_form::from_str(query)
             .map_err(|_| ApiError::invalid_option("query", "is not written as name=value&…"))?;
@@ -75,7 +74,6 @@ impl SentOptions {
         }
     }
 
-    /// Reads the options.
     pub(super) fn read<O: fields::groups::Options>(self) -> Result<O, FieldErrors> {
         let tree = self.into_tree(&Shape::from_schema::<O>());
         let tree = tree.map_err(FieldErrors::from_options)?;

@@ -10,7 +10,6 @@ use serde::{
     de::{self, IgnoredAny, SeqAccess},
 };
 
-/// A vector in a body.
 #[derive(Debug)]
 pub(super) enum VectorEntry {
     /// The values. One more than [`MAX_DIM`] means any larger number.
@@ -49,7 +48,6 @@ impl<'de> Deserialize<'de> for VectorEntry {
 }
 
 impl VectorEntry {
-    /// Returns the values.
     pub(super) fn into_values(self) -> Result<Vec<f32>, FieldError> {
         let text = match self {
             Self::Numbers(values) => return Ok(values),

@@ -47,7 +47,6 @@ impl PermitLimits {
         self.tenant_images.saturating_mul(2)
     }
 
-    /// Returns the memory of one tenant.
     fn tenant_bytes(&self) -> u64 {
         self.bytes / 4 * 3
     }
@@ -64,15 +63,12 @@ struct State {
     held: Held,
     /// The part of `held` of each tenant that has permits.
     tenants: HashMap<Arc<str>, Held>,
-    /// The permits that bulk images hold.
     bulk_held: usize,
-    /// When an interactive image came last.
     last_interactive: Option<Duration>,
     interactive: VecDeque<Waiter>,
     bulk: VecDeque<Waiter>,
 }
 
-/// Permits that are held.
 #[derive(Clone, Copy, Default)]
 struct Held {
     images: usize,

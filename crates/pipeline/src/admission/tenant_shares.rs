@@ -31,7 +31,6 @@ struct Shared {
     ledger: Mutex<Ledger>,
 }
 
-/// What the tenants hold.
 #[derive(Default)]
 struct Ledger {
     tenants: HashMap<Arc<str>, Use>,
@@ -97,7 +96,6 @@ impl TenantShares {
         !self.has_room(tenant, 1)
     }
 
-    /// Returns what a tenant holds.
     #[cfg(test)]
     pub(super) fn held(&self, tenant: &Arc<str>) -> usize {
         let ledger = self.shared.ledger();

@@ -78,7 +78,6 @@ pub struct ImageRun {
     is_strict: bool,
     /// The memory of the caller's response. `None` if no caller waits for one.
     response: Option<ResponseReservation>,
-    /// The work of the operations.
     pub(crate) work: WorkMeter,
     /// The right to hold the image decoded. `None` after the end, or if it was released before.
     permit: Option<DecodePermit>,
@@ -115,7 +114,6 @@ impl ImageRun {
         self.permit = None;
     }
 
-    /// Counts the pixels of an image that was decoded.
     pub(crate) fn count_pixels(&mut self, image: &ImageInfo) {
         self.pixels += u64::from(image.width) * u64::from(image.height);
     }
@@ -251,7 +249,6 @@ impl Timings {
     }
 }
 
-/// Returns a duration in milliseconds.
 pub(crate) fn millis(duration: Duration) -> f64 {
     // Rounds to microseconds. Finer times have no meaning here.
     (duration.as_secs_f64() * 1e6).round() / 1e3

@@ -59,7 +59,6 @@ const SMALLEST_INPUT: u64 = 128 * 128;
 /// The largest value of `limits.max_pixels`. Decoding refuses an image that states more, whatever its price.
 const MAX_PIXELS: u64 = 1_000_000_000;
 
-/// The size of an aligned crop.
 const ALIGNED: Size = (ALIGNED_SIDE, ALIGNED_SIDE);
 
 /// The most work on one image.

@@ -26,7 +26,6 @@ pub(crate) enum PendingQuality {
     Pending {
         /// The future output of the row.
         row: Pending,
-        /// The size of the measured image.
         measured_size: [u32; 2],
     },
 }

@@ -120,7 +120,6 @@ impl<P: Pixels> RowJob<P> {
     }
 }
 
-/// Returns the graph of a profile.
 fn graph(profile: Profile) -> ImageGraph {
     match profile {
         Profile::Torchvision => ImageGraph::Bilinear(Rounding::Once),

@@ -45,7 +45,6 @@ struct DecodedImage {
     submitted: Option<PendingDetection>,
 }
 
-/// The scan of one image.
 struct ScanRun<'a> {
     pipeline: &'a Pipeline,
     plan: &'a ScanPlan,

@@ -20,7 +20,6 @@ use crate::http::error::ApiError;
 /// The maximum number of items of a body that is read as a whole. Each takes memory of its own, however short it is.
 pub(super) const MAX_ITEMS: usize = 10_000;
 
-/// The fields of an item.
 pub(super) const ITEM_FIELDS: &[&str] = &["id", "data", "url", "source", "source_url", "metadata"];
 
 /// The items of a body. One that is malformed is refused alone.

@@ -95,7 +95,6 @@ impl Fetcher for WebFetcher {
     }
 }
 
-/// Maps an error of the client to the reason.
 fn reason(error: &reqwest::Error) -> FetchError {
     if cause::<Refused>(error).is_some() {
         FetchError::NotPublic
@@ -120,7 +119,6 @@ fn target(response: &Response) -> Result<Option<Url>, FetchError> {
     next.map(Some).ok_or(FetchError::BadRedirect)
 }
 
-/// Reads the body up to the limit.
 async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
     if response.status() != StatusCode::OK {
         return Err(FetchError::Status(response.status().as_u16()));

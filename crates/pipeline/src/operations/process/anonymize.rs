@@ -25,7 +25,6 @@ const BLOCKS: [u32; 3] = [8, 4, 2];
 /// The maximum number of searches. The last search must find no face.
 const MAX_SEARCHES: u32 = 5;
 
-/// The options for hiding faces.
 pub(super) struct HideOptions {
     pub method: Method,
     /// The margin on each side, as a share of the face's box.

@@ -30,7 +30,6 @@ use facescan_inference::{
 /// runtime frees nothing before the end, and half of it otherwise.
 const MAX_READ: u64 = 1 << 23;
 
-/// The job that blurs a region of an image.
 pub(super) struct BlurJob {
     /// The region, and the pixels around it that the kernel reads. The kernel reflects at the edges of the image only,
     /// so the result is the same as if the whole image were blurred.

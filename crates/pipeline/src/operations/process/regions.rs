@@ -40,7 +40,6 @@ pub(super) fn around_all(faces: &[Face], size: (u32, u32), margin: f32) -> Vec<R
         .collect()
 }
 
-/// Returns the price of a blur.
 pub(super) fn price_of_blur(region: Region, gaussian: &Gaussian) -> u64 {
     work::blur((region.width(), region.height()), gaussian.kernel())
 }

@@ -111,7 +111,6 @@ pub struct ProcessPlan {
     pub run: RunOptions,
 }
 
-/// The union of the masks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaskUnion {
     pub size: (u32, u32),
