@@ -90,19 +90,6 @@ impl Fake {
 const ENABLED: (&str, &str) = ("URLS__ENABLED", "true");
 
 #[tokio::test]
-async fn no_url_is_fetched_unless_the_settings_allow_it() {
-    let intake = intake(Arc::default(), &[]);
-    let error = load(&intake, "https://a.test/5").await.unwrap_err();
-    assert!(
-        matches!(error, IngestError::Fetch(FetchError::Refused(_))),
-        "{error}"
-    );
-    let sent = ImageInput::from_bytes("hello".into());
-    let bytes = intake.load(sent, requester(Priority::Interactive)).await;
-    assert_eq!(bytes.unwrap().bytes, "hello");
-}
-
-#[tokio::test]
 async fn a_url_is_loaded_and_keeps_its_address() {
     let intake = intake(Arc::default(), &[ENABLED]);
     let loaded = load(&intake, "https://A.test/5?b=%00#part").await.unwrap();
