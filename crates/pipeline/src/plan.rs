@@ -106,17 +106,16 @@ const PIPELINE_VERSION: u32 = 1;
 
 /// Returns a digest of everything that decides the content of a result, except the bytes of the image.
 ///
-/// `name` is that of the results in the database, `tasks` are those of the plan, and `precision` is that of the vectors.
+/// `name` is that of the results in the database, and `precision` is that of the vectors.
 pub(crate) fn scan_key<P: Plan>(
     pipeline: &Pipeline,
     plan: &P,
     name: &str,
-    tasks: &[DeviceTask],
     precision: Option<NumericPrecision>,
 ) -> ContentHash {
+    let tasks = plan.tasks().into_iter();
     let models: BTreeMap<_, _> = tasks
-        .iter()
-        .map(|&task| (task.name(), pipeline.models.key(task, precision)))
+        .map(|task| (task.name(), pipeline.models.key(task, precision)))
         .collect();
     let mut key = json!({
         "version": PIPELINE_VERSION,

@@ -174,10 +174,10 @@ impl Runner {
         let Some(stored) = plan.stored().filter(|stored| stored.storage.cache) else {
             return Ok(Vec::new());
         };
-        let (pipeline, tasks) = (&self.pipeline, plan.tasks());
-        let task = Models::vector_task(&tasks);
+        let pipeline = &self.pipeline;
+        let task = Models::vector_task(&plan.tasks());
         let precision = task.and_then(|task| pipeline.models.current_precision(task));
-        let key = scan_key(pipeline, plan, stored.name, &tasks, precision);
+        let key = scan_key(pipeline, plan, stored.name, precision);
         let tenant = &context.principal.tenant;
         Ok(self.store.cached_scan_ids(tenant, &key, hashes).await?)
     }

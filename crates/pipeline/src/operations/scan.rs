@@ -45,11 +45,6 @@ struct DecodedImage {
     submitted: Option<PendingDetection>,
 }
 
-struct ScanRun<'a> {
-    pipeline: &'a Pipeline,
-    plan: &'a ScanPlan,
-}
-
 impl Plan for ScanPlan {
     type Output = Scan;
 
@@ -118,18 +113,12 @@ impl Plan for ScanPlan {
         file: LoadedImage,
         run: &mut ImageRun,
     ) -> Result<Scan, PipelineError> {
-        let scan_run = ScanRun {
-            pipeline,
-            plan: self,
-        };
-        let mut decoded = scan_run.open(&file, run).await?;
+        let mut decoded = self.open(pipeline, &file, run).await?;
         // Only faces that are cut out of a reduced image for a model may need the file again.
         let is_needed = decoded.divisor > 1 && !pipeline.models.of_faces(&self.tasks()).is_empty();
         let file = is_needed.then_some(file);
-        let mut faces = scan_run.find(&mut decoded, run).await?;
-        let pixels = scan_run
-            .face_pixels(&decoded, &faces, file.as_ref(), run)
-            .await?;
+        let mut faces = self.find(pipeline, &mut decoded, run).await?;
+        let pixels = face_pixels(pipeline, &decoded, &faces, file.as_ref(), run).await?;
         drop(file);
         if let Some(work) = FaceWork::new(pixels, pipeline, self) {
             work.run(&mut faces, run).await?;
@@ -154,47 +143,47 @@ impl Plan for ScanPlan {
     }
 }
 
-impl ScanRun<'_> {
+impl ScanPlan {
     /// Returns the price of an image of a size, without the work on its faces. A reduced image counts in full.
-    fn work(&self, size: Size) -> u64 {
-        let (detector, plan) = (&self.pipeline.models.detector, self.plan);
+    fn work(&self, pipeline: &Pipeline, size: Size) -> u64 {
+        let detector = &pipeline.models.detector;
         work::sum([
             (true, work::pixels(size) * work::DECODE),
-            (!plan.aligned, detector.work(size, &plan.detect)),
-            (plan.measures_image(), work::measure_image(size)),
-            (plan.storage.store, work::pixels(size) * work::PLAIN),
+            (!self.aligned, detector.work(size, &self.detect)),
+            (self.measures_image(), work::measure_image(size)),
+            (self.storage.store, work::pixels(size) * work::PLAIN),
         ])
     }
 
     /// Decodes an image, measures it if the options request that, and submits the rows of the detector.
     async fn open(
         &self,
+        pipeline: &Pipeline,
         file: &LoadedImage,
         run: &mut ImageRun,
     ) -> Result<DecodedImage, PipelineError> {
-        let (pipeline, plan) = (self.pipeline, self.plan);
         let began = pipeline.clock.monotonic();
-        let bytes = &file.bytes;
-        run.work.limit().check_file(bytes, |size| self.work(size))?;
+        let (bytes, price) = (&file.bytes, |size| self.work(pipeline, size));
+        run.work.limit().check_file(bytes, price)?;
         let hash = file.content_hash();
-        let image = pipeline.decode(bytes, plan.reduced_side()).await?;
-        run.work.add(self.work(image.size))?;
+        let image = pipeline.decode(bytes, self.reduced_side()).await?;
+        run.work.add(price(image.size))?;
         let divisor = image.divisor;
-        let quality = plan.measures_image().then(|| {
+        let quality = self.measures_image().then(|| {
             let canonical = quality::canonical(&image.pixels);
             Grader::measure(pipeline.grader.as_ref(), &canonical)
         });
-        let hint = plan.storage.store.then(|| perceptual_hash(&image.pixels));
+        let hint = self.storage.store.then(|| perceptual_hash(&image.pixels));
         let info = ImageInfo::new(&image, hash);
         run.timings.decode = pipeline.since(began);
         run.count_pixels(&info);
         let began = pipeline.clock.monotonic();
         let image = PooledImage::new(image.pixels, &pipeline.memory);
-        let submitted = if plan.aligned {
+        let submitted = if self.aligned {
             None
         } else {
             let (detector, executor) = (&pipeline.models.detector, &pipeline.processing);
-            let submitted = detector.submit_through(executor, &image, &plan.detect);
+            let submitted = detector.submit_through(executor, &image, &self.detect);
             Some(submitted.await.enlarged(divisor))
         };
         if let Some(rows) = &submitted {
@@ -214,17 +203,17 @@ impl ScanRun<'_> {
     /// Waits for the detector's outputs and decodes the faces.
     async fn find(
         &self,
+        pipeline: &Pipeline,
         decoded: &mut DecodedImage,
         run: &mut ImageRun,
     ) -> Result<Vec<Face>, PipelineError> {
         let Some(submitted) = decoded.submitted.take() else {
             return Ok(vec![aligned_face(&decoded.image)?]);
         };
-        let (pipeline, plan) = (self.pipeline, self.plan);
         let began = pipeline.clock.monotonic();
         let size = (decoded.info.width, decoded.info.height);
         let detector = &pipeline.models.detector;
-        let detected = detector.finish(submitted, size, &plan.detect).await?;
+        let detected = detector.finish(submitted, size, &self.detect).await?;
         pipeline.record(run, DeviceTask::FaceDetection, detected.run)?;
         let queued = detected
             .queued
@@ -233,39 +222,39 @@ impl ScanRun<'_> {
         run.timings.detect += pipeline.since(began + queued);
         Ok(detected.faces)
     }
+}
 
-    /// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `file` is that of a
-    /// reduced image.
-    ///
-    /// # Errors
-    /// [`PipelineError::TooMuchWork`] if the image may not be decoded again.
-    async fn face_pixels(
-        &self,
-        decoded: &DecodedImage,
-        faces: &[Face],
-        file: Option<&LoadedImage>,
-        run: &mut ImageRun,
-    ) -> Result<FacePixels, PipelineError> {
-        let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
-        let full = match file {
-            Some(file) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
-                let size = (decoded.info.width, decoded.info.height);
-                run.work.add(work::pixels(size) * work::DECODE)?;
-                let began = self.pipeline.clock.monotonic();
-                let image = self.pipeline.decode(&file.bytes, None).await;
-                run.timings.decode += self.pipeline.since(began);
-                // The two decoders can disagree about a damaged file. Then the reduced image has to do.
-                let pixels = image.ok().map(|image| image.pixels);
-                pixels.map(|pixels| PooledImage::new(pixels, &self.pipeline.memory))
-            }
-            _ => None,
-        };
-        Ok(FacePixels {
-            searched: Arc::clone(&decoded.image),
-            divisor: decoded.divisor,
-            full,
-        })
-    }
+/// Returns the pixels that the faces are cut out of. Decodes a reduced image in full if a face needs it. `file` is that of a
+/// reduced image.
+///
+/// # Errors
+/// [`PipelineError::TooMuchWork`] if the image may not be decoded again.
+async fn face_pixels(
+    pipeline: &Pipeline,
+    decoded: &DecodedImage,
+    faces: &[Face],
+    file: Option<&LoadedImage>,
+    run: &mut ImageRun,
+) -> Result<FacePixels, PipelineError> {
+    let mut landmarks = faces.iter().filter_map(|face| face.landmarks.as_ref());
+    let full = match file {
+        Some(file) if landmarks.any(|at| needs_full_image(at, decoded.divisor)) => {
+            let size = (decoded.info.width, decoded.info.height);
+            run.work.add(work::pixels(size) * work::DECODE)?;
+            let began = pipeline.clock.monotonic();
+            let image = pipeline.decode(&file.bytes, None).await;
+            run.timings.decode += pipeline.since(began);
+            // The two decoders can disagree about a damaged file. Then the reduced image has to do.
+            let pixels = image.ok().map(|image| image.pixels);
+            pixels.map(|pixels| PooledImage::new(pixels, &pipeline.memory))
+        }
+        _ => None,
+    };
+    Ok(FacePixels {
+        searched: Arc::clone(&decoded.image),
+        divisor: decoded.divisor,
+        full,
+    })
 }
 
 /// Returns the face of an image that is an aligned crop.

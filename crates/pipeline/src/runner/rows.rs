@@ -47,8 +47,8 @@ impl<P: Plan> Storage<'_, P> {
             tenant: self.tenant.as_ref().to_owned(),
             image: NewImage {
                 id: self.pipeline.clock.new_id(),
-                sha256: self.content.hash,
-                byte_size: self.content.byte_size,
+                sha256: self.hash,
+                byte_size: self.byte_size,
                 width: scan.image.width,
                 height: scan.image.height,
                 format: scan.image.format.to_string(),

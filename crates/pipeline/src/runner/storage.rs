@@ -36,7 +36,7 @@ pub(super) struct Storage<'a, P: Plan> {
     pub pipeline: &'a Pipeline,
     store: &'a Store,
     pub tenant: &'a Arc<str>,
-    pub plan: &'a P,
+    plan: &'a P,
     pub stored: StoredAs<'a, P::Output>,
     /// The options of this image, which can have its own source.
     options: StorageOptions,
@@ -45,17 +45,11 @@ pub(super) struct Storage<'a, P: Plan> {
     /// The task that computes the vectors of the result, and the precision that it has now.
     pub vector_task: Option<DeviceTask>,
     pub precision: Option<NumericPrecision>,
-    /// Set by the lookup.
-    pub content: Content,
-    started: Duration,
-    looked_up: Duration,
-}
-
-/// The content of an image file, as the database identifies it.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Content {
+    /// The sha256 of the image. The lookup sets it.
     pub hash: ContentHash,
     pub byte_size: u64,
+    started: Duration,
+    looked_up: Duration,
 }
 
 impl<'a, P: Plan> Storage<'a, P> {
@@ -90,7 +84,8 @@ impl<'a, P: Plan> Storage<'a, P> {
             tasks,
             vector_task,
             precision: vector_task.and_then(|task| pipeline.models.current_precision(task)),
-            content: Content::default(),
+            hash: ContentHash::default(),
+            byte_size: image.bytes.len() as u64,
             started,
             looked_up: started,
         }))
@@ -102,14 +97,10 @@ impl<'a, P: Plan> Storage<'a, P> {
         image: &mut LoadedImage,
         saving: Saving,
     ) -> Result<Option<RunOutput<P::Output>>, PipelineError> {
-        let hash = self.pipeline.hash(self.tenant, image).await?;
-        self.content = Content {
-            hash,
-            byte_size: image.bytes.len() as u64,
-        };
+        self.hash = self.pipeline.hash(self.tenant, image).await?;
         if self.options.cache {
             let key = self.key(self.precision);
-            let found = self.store.find_scan(self.tenant, &hash, &key).await?;
+            let found = self.store.find_scan(self.tenant, &self.hash, &key).await?;
             if let Some(found) = found
                 && let Some(found) = self.returned(found, saving).await?
             {
@@ -124,8 +115,7 @@ impl<'a, P: Plan> Storage<'a, P> {
 
     /// Returns the key of the result, whose vectors have this precision.
     pub(crate) fn key(&self, precision: Option<NumericPrecision>) -> ContentHash {
-        let name = self.stored.name;
-        scan_key(self.pipeline, self.plan, name, &self.tasks, precision)
+        scan_key(self.pipeline, self.plan, self.stored.name, precision)
     }
 
     /// Converts a stored result. Returns `None` if another version wrote it, or if it was erased in the meantime.
