@@ -8,7 +8,6 @@ pub mod image_file;
 pub mod json;
 pub mod memory;
 pub mod options;
-pub(crate) mod quality;
 pub mod run;
 pub mod scan;
 pub mod work;

@@ -15,8 +15,7 @@ use uuid::Uuid;
 use crate::{
     core::{
         image_file::ImageInfo,
-        quality::PictureQuality,
-        scan::{Embedding, Face, FaceResults, Scan},
+        scan::{Embedding, Face, FaceResults, PictureQuality, Scan},
     },
     operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanPlan},
 };

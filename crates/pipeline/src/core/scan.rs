@@ -1,17 +1,19 @@
-//! The result of a scan: the faces of an image with their vectors.
+//! The result of a scan: the faces of an image with their vectors and their quality.
 
 use facescan_imaging::{
     geometry::{BBox, Landmarks},
     precision::NumericPrecision,
+    quality::{
+        self, ImageQuality,
+        acceptance::{FaceMeasurements, Preset, Reason, judge},
+        pose::{Pose, pose},
+    },
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::core::{
-    image_file::ImageInfo,
-    quality::{FaceQuality, PictureQuality},
-};
+use crate::core::image_file::ImageInfo;
 
 /// The result of a scan of one image, before it is converted to a response. The database stores it.
 #[derive(Clone, Debug)]
@@ -70,6 +72,87 @@ impl Face {
             embedding: None,
             results: FaceResults::default(),
             crop: None,
+        }
+    }
+}
+
+/// The quality of a face.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FaceQuality {
+    /// The four measures of the aligned crop.
+    #[serde(flatten)]
+    pub measures: ImageQuality,
+    /// The weighted sum of the measures, 0 to 1.
+    pub overall: f32,
+    /// Always false: occlusion is not measured, and the other terms share its weight.
+    pub occlusion_measured: bool,
+    /// The shorter side of the box, in pixels of the image.
+    pub face_size: f32,
+    /// The angles in degrees, estimated from the five landmarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pose_estimate: Option<Pose>,
+    /// The preset whose thresholds the face is judged by.
+    pub preset: Preset,
+    /// Whether the face passes all thresholds.
+    pub acceptable: bool,
+    /// The thresholds that the face does not pass.
+    pub reasons: Vec<Reason>,
+}
+
+impl FaceQuality {
+    /// Judges a face by the thresholds of a preset. `measures` are those of its crop. `embedding_norm` is there if it counts.
+    pub(crate) fn judge(
+        face: &Face,
+        measures: ImageQuality,
+        embedding_norm: Option<f32>,
+        preset: Preset,
+    ) -> Self {
+        let overall = quality::overall(&measures, None);
+        let face_size = face.bbox.width().min(face.bbox.height());
+        let pose = face.landmarks.as_ref().map(pose);
+        let reasons = judge(
+            &FaceMeasurements {
+                size_px: face_size,
+                score: face.score,
+                quality: measures,
+                overall,
+                pose,
+                embedding_norm,
+            },
+            &preset.thresholds(),
+        );
+        Self {
+            measures,
+            overall,
+            occlusion_measured: false,
+            face_size,
+            pose_estimate: pose,
+            preset,
+            acceptable: reasons.is_empty(),
+            reasons,
+        }
+    }
+}
+
+/// The quality of a whole image, measured at a long side of 640 pixels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OverallQuality)]
+pub struct PictureQuality {
+    /// The four measures.
+    #[serde(flatten)]
+    pub measures: ImageQuality,
+    /// The weighted sum of the measures, 0 to 1.
+    pub overall: f32,
+    /// Always false: occlusion is not measured, and the other terms share its weight.
+    pub occlusion_measured: bool,
+}
+
+impl From<ImageQuality> for PictureQuality {
+    fn from(measures: ImageQuality) -> Self {
+        Self {
+            measures,
+            overall: quality::overall(&measures, None),
+            occlusion_measured: false,
         }
     }
 }

@@ -21,9 +21,8 @@ use crate::{
     core::{
         error::PipelineError,
         image_file::PooledImage,
-        quality::{FaceQuality, Subject},
         run::{ImageRun, millis},
-        scan::Face,
+        scan::{Face, FaceQuality},
         work,
     },
     models::{
@@ -219,19 +218,11 @@ impl<'a> FaceWork<'a> {
         self.pipeline
             .record(run, DeviceTask::QualityChecks, device_run)?;
         let embedder = self.pipeline.models.embedder.spec();
-        let subject = Subject {
-            bbox: face.bbox,
-            score: face.score,
-            landmarks: face.landmarks.as_ref(),
-            measures,
-            // The thresholds apply to SFace. The norms of other embedders have other scales.
-            embedding_norm: face
-                .embedding
-                .as_ref()
-                .filter(|_| embedder.family == Family::Sface)
-                .map(|embedding| embedding.norm),
-        };
-        Ok(FaceQuality::judge(subject, self.plan.preset))
+        // The thresholds apply to SFace. The norms of other embedders have other scales.
+        let embedding = face.embedding.as_ref();
+        let embedding = embedding.filter(|_| embedder.family == Family::Sface);
+        let norm = embedding.map(|embedding| embedding.norm);
+        Ok(FaceQuality::judge(face, measures, norm, self.plan.preset))
     }
 
     /// Records the device of a model and its time since `began`. `ran` has the device and the wait for a session.
