@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use facescan_inference::device_task::DeviceTask;
+use image::RgbImage;
 
 use super::{
     Pipeline,
     core::{
-        error::PipelineError, image_file::Pixels, options::DetectOptions, run::ImageRun, scan::Face,
+        error::PipelineError,
+        image_file::{Pixels, into_owned},
+        options::DetectOptions,
+        run::ImageRun,
+        scan::Face,
     },
 };
 
@@ -34,5 +39,18 @@ impl Pipeline {
         let detected = detector.finish(submitted, size, detect).await?;
         self.record(run, DeviceTask::FaceDetection, detected.run)?;
         Ok(detected.faces)
+    }
+
+    /// As [`faces_in`](Self::faces_in), for an image that nobody else holds.
+    pub(crate) async fn faces_of(
+        &self,
+        pixels: &mut RgbImage,
+        detect: &DetectOptions,
+        run: &mut ImageRun,
+    ) -> Result<Vec<Face>, PipelineError> {
+        let image = Arc::new(std::mem::take(pixels));
+        let faces = self.faces_in(&image, detect, run).await;
+        *pixels = into_owned(image);
+        faces
     }
 }

@@ -1,7 +1,5 @@
 //! Hides faces, and searches again until the detector finds none.
 
-use std::sync::Arc;
-
 use image::RgbImage;
 
 use super::{
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::{
     Pipeline,
-    core::{error::PipelineError, image_file::into_owned, run::ImageRun, work},
+    core::{error::PipelineError, run::ImageRun, work},
 };
 use facescan_imaging::{
     blur::{Gaussian, fill, pixelate},
@@ -33,60 +31,43 @@ pub(super) struct HideOptions {
     pub color: [u8; 3],
 }
 
-/// An image in which the detector finds no face.
-pub(super) struct HiddenFaces {
-    pub pixels: RgbImage,
-    /// The number of faces in the first search.
-    pub faces: usize,
-    /// The number of searches. The last one found no face.
-    pub searches: u32,
-}
-
 impl Pipeline {
-    /// Hides every face that the detector finds.
+    /// Hides every face that the detector finds. Returns the number of faces in the first search, and the number of searches. The
+    /// last one found no face.
     ///
     /// # Errors
     /// [`PipelineError::AnonymizationFailed`] if the last search still finds faces, or an error of the model or the
     /// server.
     pub(super) async fn hide_faces(
         &self,
-        pixels: RgbImage,
+        pixels: &mut RgbImage,
         options: &HideOptions,
         plan: &ProcessPlan,
         run: &mut ImageRun,
-    ) -> Result<HiddenFaces, PipelineError> {
-        let mut hidden = HiddenFaces {
-            pixels,
-            faces: 0,
-            searches: 0,
-        };
+    ) -> Result<(usize, u32), PipelineError> {
         // Every face must be hidden, so the limits on size and number do not apply.
         let every = plan.detect.clone().without_limits();
-        while hidden.searches < MAX_SEARCHES {
-            let image = Arc::new(std::mem::take(&mut hidden.pixels));
-            let found = self.faces_in(&image, &every, run).await?;
-            hidden.pixels = into_owned(image);
-            hidden.searches += 1;
+        let mut faces = 0;
+        for search in 1..=MAX_SEARCHES {
+            let found = self.faces_of(pixels, &every, run).await?;
             if found.is_empty() {
-                return Ok(hidden);
+                return Ok((faces, search));
             }
-            if hidden.searches == 1 {
-                hidden.faces = found.len();
+            if search == 1 {
+                faces = found.len();
             }
-            let size = hidden.pixels.dimensions();
-            for region in around_all(&found, size, options.margin) {
+            for region in around_all(&found, pixels.dimensions(), options.margin) {
                 let area = work::pixels((region.width(), region.height()));
                 run.work.add(work::PIXELATE * area)?;
-                match BLOCKS.get(hidden.searches as usize - 1) {
+                match BLOCKS.get(search as usize - 1) {
                     Some(&blocks) => {
-                        let pixels = &mut hidden.pixels;
                         options.hide(pixels, region, blocks);
                         if let Some(gaussian) = options.smoothing_kernel(region, blocks) {
                             run.work.add(price_of_blur(region, &gaussian))?;
                             self.blur(pixels, region, &gaussian, run).await?;
                         }
                     }
-                    None => fill(&mut hidden.pixels, region, options.color),
+                    None => fill(pixels, region, options.color),
                 }
             }
         }

@@ -15,9 +15,8 @@ use crate::{
     Pipeline,
     core::{
         error::PipelineError,
-        image_file::{ImageInfo, PooledImage, into_owned},
+        image_file::{ImageInfo, PooledImage},
         run::ImageRun,
-        scan::Face,
         work,
     },
     models::row_job::RowJob,
@@ -175,7 +174,10 @@ impl<'a> Canvas<'a> {
             let size = frame.pixels.dimensions();
             let regions = match (region, faces) {
                 (_, true) => {
-                    let faces = frame.faces(self.pipeline, self.plan, self.run).await?;
+                    let faces = self
+                        .pipeline
+                        .faces_of(&mut frame.pixels, &self.plan.detect, self.run)
+                        .await?;
                     found += faces.len();
                     around_all(&faces, size, 0.0)
                 }
@@ -202,14 +204,12 @@ impl<'a> Canvas<'a> {
     ) -> Result<(), PipelineError> {
         let (mut faces, mut searches) = (0, 0);
         for frame in &mut self.frames {
-            let pixels = std::mem::take(&mut frame.pixels);
-            let hidden = self
+            let (hidden, needed) = self
                 .pipeline
-                .hide_faces(pixels, options, self.plan, self.run)
+                .hide_faces(&mut frame.pixels, options, self.plan, self.run)
                 .await?;
-            frame.pixels = hidden.pixels;
-            faces += hidden.faces;
-            searches = searches.max(hidden.searches);
+            faces += hidden;
+            searches = searches.max(needed);
         }
         report.faces = Some(faces);
         report.searches = Some(searches);
@@ -259,7 +259,11 @@ impl<'a> Canvas<'a> {
         let mut cut = Vec::new();
         let mut pixels = 0;
         for frame in &mut self.frames {
-            for face in frame.faces(self.pipeline, self.plan, self.run).await? {
+            let faces = self
+                .pipeline
+                .faces_of(&mut frame.pixels, &self.plan.detect, self.run)
+                .await?;
+            for face in faces {
                 let region = around(&face, frame.pixels.dimensions(), margin);
                 let area = work::pixels((region.width(), region.height()));
                 pixels += area;
@@ -342,19 +346,6 @@ impl<'a> Canvas<'a> {
 }
 
 impl Frame {
-    /// Returns the faces of the image, largest first.
-    async fn faces(
-        &mut self,
-        pipeline: &Pipeline,
-        plan: &ProcessPlan,
-        run: &mut ImageRun,
-    ) -> Result<Vec<Face>, PipelineError> {
-        let pixels = Arc::new(std::mem::take(&mut self.pixels));
-        let faces = pipeline.faces_in(&pixels, &plan.detect, run).await;
-        self.pixels = into_owned(pixels);
-        faces
-    }
-
     fn cut(&mut self, region: Region) {
         self.pixels = crop::crop(&self.pixels, region);
         self.region = Some(region.into());
