@@ -1,25 +1,16 @@
-//! Outbound HTTP: fetches the bytes at a URL. [`web::WebFetcher`] is the implementation; tests have others. Every address of a host
-//! is checked before a connection to it.
-
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+//! Outbound HTTP: fetches the bytes at a URL. [`web::WebFetcher`] is the implementation; tests have others.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use facescan_config::Urls;
-use facescan_outbound::tls;
-use reqwest::{
-    ClientBuilder,
-    dns::{Addrs, Name, Resolve, Resolving},
-};
 use url::Url;
 
-use super::guard::{Guard, Refused};
+use super::guard::Refused;
 
+mod resolve;
 pub mod web;
+
+pub(super) use resolve::guarded_client;
+pub use resolve::{Lookup, SystemLookup};
 
 /// Fetches images. Dropping the future stops the fetch.
 #[async_trait]
@@ -96,72 +87,5 @@ impl FetchError {
             Self::Encoded => "encoded",
             Self::BrokeOff => "broke_off",
         }
-    }
-}
-
-/// Resolves host names.
-#[async_trait]
-pub trait Lookup: Send + Sync {
-    /// Returns all addresses of a host.
-    ///
-    /// # Errors
-    /// Returns an error if the host has no address.
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// The resolver of the operating system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemLookup;
-
-#[async_trait]
-impl Lookup for SystemLookup {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let found = tokio::net::lookup_host((host, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
-    }
-}
-
-/// The resolver of the HTTP client. It resolves a name once and checks every address, and the client connects only to
-/// these addresses. No second look-up can return another address.
-struct Guarded {
-    lookup: Arc<dyn Lookup>,
-    guard: Arc<Guard>,
-}
-
-/// Returns the builder of a client for hosts that callers choose, and the guard that checks them.
-pub(super) fn guarded_client(
-    urls: &Urls,
-    lookup: Arc<dyn Lookup>,
-) -> Result<(ClientBuilder, Arc<Guard>), rustls::Error> {
-    let guard = Arc::new(Guard::new(urls));
-    let resolver = Guarded {
-        lookup,
-        guard: Arc::clone(&guard),
-    };
-    let client = facescan_outbound::client(tls::client_config()?)
-        .dns_resolver(Arc::new(resolver))
-        // Callers choose the hosts, so the number of idle connections would have no bound.
-        .pool_max_idle_per_host(0)
-        .connect_timeout(urls.connect_timeout())
-        .user_agent(&urls.user_agent);
-    Ok((client, guard))
-}
-
-impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (lookup, guard) = (Arc::clone(&self.lookup), Arc::clone(&self.guard));
-        Box::pin(async move {
-            let found = lookup.addresses(name.as_str()).await?;
-            if found.is_empty() {
-                return Err(io::Error::from(io::ErrorKind::NotFound).into());
-            }
-            // One refused address refuses the name. An honest public host has no such address among its addresses.
-            for address in &found {
-                guard.check_address(*address)?;
-            }
-            // The client replaces port 0 with the port of the URL.
-            let addresses: Addrs = Box::new(found.into_iter().map(|ip| SocketAddr::new(ip, 0)));
-            Ok(addresses)
-        })
     }
 }
