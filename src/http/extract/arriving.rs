@@ -1,4 +1,4 @@
-//! Bodies whose reservation grows as they arrive.
+//! The formats of bodies, and bodies whose reservation grows as they arrive.
 //!
 //! A client states the length of its body, or none, and can then send it slowly or not at all. So a body reserves what has
 //! arrived and as much again, whatever its stated length. A slow client holds little of the byte budget.
@@ -13,18 +13,65 @@ use std::{
 use axum::{
     body::HttpBody as _,
     extract::Request,
-    http::{HeaderMap, header::CONTENT_LENGTH},
+    http::{
+        HeaderMap,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
 };
 use bytes::{Bytes, BytesMut};
 use facescan_outbound::causes;
 use facescan_pipeline::admission::{Admission, AdmissionError, ByteReservation};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mime::Mime;
 
 use crate::http::{
     error::ApiError,
     middleware::{arrival::TooSlow, context},
     wrapped_body::wrap,
 };
+
+/// The four formats of a request body.
+pub(in crate::http) enum BodyFormat {
+    /// The bytes of one image.
+    Raw,
+    /// A form with a part for each image.
+    Multipart,
+    /// JSON with the images in base64, or their URLs.
+    Json,
+    /// The same tree as JSON.
+    Msgpack,
+}
+
+impl BodyFormat {
+    /// Returns the format that the content type names.
+    pub(in crate::http) fn from_headers(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let accepted = "send image/* or application/octet-stream, multipart/form-data, application/json or \
+                        application/msgpack";
+        let Some(parsed) = content_type(headers) else {
+            let wrong = match headers.contains_key(CONTENT_TYPE) {
+                true => "the content-type cannot be read",
+                false => "the request has no content-type",
+            };
+            let detail = format!("{wrong}; {accepted}");
+            return Err(ApiError::UnsupportedMediaType(detail));
+        };
+        match (parsed.type_().as_str(), parsed.subtype().as_str()) {
+            ("image", _) | ("application", "octet-stream") => Ok(Self::Raw),
+            ("multipart", "form-data") => Ok(Self::Multipart),
+            ("application", "json") => Ok(Self::Json),
+            ("application", "msgpack" | "x-msgpack" | "vnd.msgpack") => Ok(Self::Msgpack),
+            _ => Err(ApiError::UnsupportedMediaType(format!(
+                "the content-type {} is not accepted; {accepted}",
+                parsed.essence_str()
+            ))),
+        }
+    }
+}
+
+/// Returns the content type of a request, if it has one that can be read.
+pub(super) fn content_type(headers: &HeaderMap) -> Option<Mime> {
+    headers.get(CONTENT_TYPE)?.to_str().ok()?.parse().ok()
+}
 
 /// The bytes that a body reserves before it arrives, unless it is shorter.
 const FIRST_BYTES: usize = 16 << 10;

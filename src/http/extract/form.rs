@@ -17,7 +17,11 @@ use mime::BOUNDARY;
 pub(super) use self::options::FormOptions;
 
 use self::disposition::Disposition;
-use super::{arriving::body, body::MAX_OPTIONS_BYTES, body_reader::parse, content_type};
+use super::{
+    arriving::{body, content_type},
+    body::MAX_OPTIONS_BYTES,
+    body_reader::parse,
+};
 use crate::http::{AppState, error::ApiError, middleware::context};
 
 /// The maximum length of an option in its own part, in bytes.

@@ -12,10 +12,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    arriving::{self, body},
+    arriving::{self, body, content_type},
     body::number,
     body_reader::{check_is_object, from_json},
-    content_type,
 };
 use crate::http::{AppState, error::ApiError};
 
