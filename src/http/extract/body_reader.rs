@@ -1,8 +1,7 @@
 //! Parses bodies where they hold nobody up.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use axum::extract::Request;
 use facescan_fields::{FieldError, FieldErrors, wording};
 use facescan_imaging::format::{Sniffed, sniff};
 use facescan_inference::pool::Stage;
@@ -10,12 +9,8 @@ use rmp_serde::decode;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-use super::{
-    arriving::{SharedReservation, body},
-    body::MAX_NESTING,
-    texts::{self, LongText},
-};
-use crate::http::{AppState, error::ApiError, middleware::context};
+use super::body::MAX_NESTING;
+use crate::http::{AppState, error::ApiError};
 
 /// Larger bodies are parsed on threads of their own, because they would hold a thread of the CPU pool for too long.
 const LARGE_BODY: usize = 4 << 20;
@@ -50,46 +45,6 @@ where
 
 /// The beginning of the error of a list that is too long. The errors of serde have only a text.
 pub(super) const TOO_MANY: &str = "the list is too long";
-
-/// What a route says about bodies that are too large in some way.
-pub(super) struct TooLarge {
-    /// The error of a list that is too long.
-    pub too_many: ApiError,
-    /// The error of a text that is too long.
-    pub long_text: fn(LongText) -> ApiError,
-}
-
-/// Reads a JSON or msgpack body, and parses it.
-pub(super) async fn structured<T: DeserializeOwned + Send + 'static>(
-    request: Request,
-    state: &AppState,
-    reservation: &SharedReservation,
-    is_json: bool,
-    too_large: TooLarge,
-) -> Result<T, ApiError> {
-    let tenant = context::from_request(&request)?.principal.tenant;
-    let body = body(request, state.config.server.max_body_bytes).await?;
-    reserve_parsed(reservation, body.len())?;
-    let length = body.len();
-    let parse_body = move || {
-        check_is_object(&body, is_json)?;
-        let prepared = match is_json {
-            true => texts::prepared_json(body),
-            false => texts::check_msgpack(&body).map(|()| body),
-        };
-        let body = prepared.map_err(too_large.long_text)?;
-        let parsed = match is_json {
-            true => from_json(&body),
-            false => from_packed(&body),
-        };
-        drop(body);
-        parsed.map_err(|error| match error {
-            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => too_large.too_many,
-            error => error.into(),
-        })
-    };
-    parse(state, tenant, length, parse_body).await
-}
 
 /// Why a body cannot be read.
 #[derive(Debug)]
@@ -131,7 +86,7 @@ fn syntax_error(error: &serde_json::Error) -> ParseError {
     ))
 }
 
-fn from_packed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
+pub(super) fn from_packed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ParseError> {
     let mut parser = rmp_serde::Deserializer::from_read_ref(bytes);
     parser.set_max_depth(MAX_NESTING);
     serde_path_to_error::deserialize(&mut parser).map_err(|error| match error.inner() {
@@ -173,12 +128,6 @@ pub(super) fn check_is_object(body: &[u8], is_json: bool) -> Result<(), ApiError
         ),
         Sniffed::Other(_) | Sniffed::Unknown => format!("it is not a {name} object"),
     }))
-}
-
-/// Reserves as much again as a body of `bytes` bytes, for what is built from it.
-fn reserve_parsed(reservation: &SharedReservation, bytes: usize) -> Result<(), ApiError> {
-    let mut reservation = reservation.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(reservation.grow_to(bytes.saturating_mul(2))?)
 }
 
 #[cfg(test)]

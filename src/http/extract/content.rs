@@ -16,7 +16,6 @@ use super::{
     BodyFormat,
     arriving::{SharedReservation, body},
     body::MAX_OPTIONS,
-    body_reader::{TooLarge, structured},
     entry::Entry,
     form::{self, FormOptions, Part},
     options::SentOptions,
@@ -141,11 +140,7 @@ pub(super) async fn read_body<C: Content>(
         }
         BodyFormat::Json | BodyFormat::Msgpack => {
             let is_json = matches!(format, BodyFormat::Json);
-            let too_large = TooLarge {
-                too_many: C::too_many(limit),
-                long_text: long_text::<C>,
-            };
-            structured(request, state, reservation, is_json, too_large).await?
+            structured::read(request, state, reservation, is_json, limit).await?
         }
     };
     read.content.check_count(limit)?;

@@ -1,7 +1,8 @@
 //! Reads JSON and msgpack bodies as a stream, and notes what is wrong with their fields.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::PoisonError};
 
+use axum::extract::Request;
 use facescan_fields::{FieldError, MAX_ERRORS, MAX_NAME_BYTES, wording};
 use serde::{
     Deserialize, Deserializer,
@@ -11,13 +12,54 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
+        arriving::{SharedReservation, body},
         body::{FieldReader, Options},
-        body_reader::TOO_MANY,
+        body_reader::{ParseError, TOO_MANY, check_is_object, from_json, from_packed, parse},
         entry::{Entry, EntrySeed, skip_plain},
         options::SentOptions,
+        texts,
     },
-    Content, EntryField, OPTIONS, ReadBody,
+    Content, EntryField, OPTIONS, ReadBody, long_text,
 };
+use crate::http::{AppState, error::ApiError, middleware::context};
+
+/// Reads a JSON or msgpack body. `limit` is the number of images that a request may have.
+pub(super) async fn read<C: Content>(
+    request: Request,
+    state: &AppState,
+    reservation: &SharedReservation,
+    is_json: bool,
+    limit: usize,
+) -> Result<ReadBody<C>, ApiError> {
+    let tenant = context::from_request(&request)?.principal.tenant;
+    let body = body(request, state.config.server.max_body_bytes).await?;
+    let length = body.len();
+    reserve_parsed(reservation, length)?;
+    let parse_body = move || {
+        check_is_object(&body, is_json)?;
+        let prepared = match is_json {
+            true => texts::prepared_json(body),
+            false => texts::check_msgpack(&body).map(|()| body),
+        };
+        let body = prepared.map_err(long_text::<C>)?;
+        let parsed = match is_json {
+            true => from_json(&body),
+            false => from_packed(&body),
+        };
+        drop(body);
+        parsed.map_err(|error| match error {
+            ParseError::Field(error) if error.detail.starts_with(TOO_MANY) => C::too_many(limit),
+            error => error.into(),
+        })
+    };
+    parse(state, tenant, length, parse_body).await
+}
+
+/// Reserves as much again as a body of `bytes` bytes, for what is built from it.
+fn reserve_parsed(reservation: &SharedReservation, bytes: usize) -> Result<(), ApiError> {
+    let mut reservation = reservation.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(reservation.grow_to(bytes.saturating_mul(2))?)
+}
 
 impl<'de, C: Content> Deserialize<'de> for ReadBody<C> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
