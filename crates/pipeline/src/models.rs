@@ -79,25 +79,6 @@ pub struct EmbedderUsed {
     pub vector_space: String,
 }
 
-impl ModelUsed {
-    fn new(spec: &ModelSpec) -> Self {
-        Self {
-            id: spec.id.clone(),
-            sha256: spec.sha256.clone(),
-        }
-    }
-}
-
-impl EmbedderUsed {
-    fn new(spec: &ModelSpec, vector_space: &str) -> Self {
-        Self {
-            id: spec.id.clone(),
-            dim: spec.dim.unwrap_or(0),
-            vector_space: vector_space.to_owned(),
-        }
-    }
-}
-
 impl Models {
     /// Creates the models from the loaded ones. Returns `None` if a required model is missing.
     pub fn new(mut loaded: BTreeMap<Role, LoadedModel>, padding: Padding) -> Option<Self> {
@@ -190,12 +171,12 @@ impl Models {
 
     /// Returns the model that computes the vectors of `task`. Returns `None` if it computes none.
     pub(crate) fn embedder_used(&self, task: DeviceTask) -> Option<EmbedderUsed> {
-        let entry = self.entry_of(task)?;
-        entry
-            .spec
-            .role
-            .has_vector()
-            .then(|| EmbedderUsed::new(&entry.spec, &entry.vector_space))
+        let Entry { spec, vector_space } = self.entry_of(task)?;
+        spec.role.has_vector().then(|| EmbedderUsed {
+            id: spec.id.clone(),
+            dim: spec.dim.unwrap_or(0),
+            vector_space: vector_space.as_ref().to_owned(),
+        })
     }
 
     /// Returns what decides the results of a task's model, for scan keys. `precision` is the precision of vectors.
@@ -212,16 +193,14 @@ impl Models {
 
     /// Returns the models of a response that used `tasks`.
     pub fn used(&self, tasks: &[DeviceTask]) -> ModelsUsed {
-        let entry = |task| {
-            let is_used = tasks.contains(&task);
-            is_used.then(|| self.entry_of(task)).flatten()
-        };
-        let embedder = |task| {
-            let entry: Option<&Entry> = entry(task);
-            entry.map(|entry| EmbedderUsed::new(&entry.spec, &entry.vector_space))
-        };
+        let used = |task| tasks.contains(&task).then_some(task);
+        let embedder = |task| used(task).and_then(|task| self.embedder_used(task));
+        let detector = used(DeviceTask::FaceDetection).and_then(|task| self.entry_of(task));
         ModelsUsed {
-            detector: entry(DeviceTask::FaceDetection).map(|entry| ModelUsed::new(&entry.spec)),
+            detector: detector.map(|Entry { spec, .. }| ModelUsed {
+                id: spec.id.clone(),
+                sha256: spec.sha256.clone(),
+            }),
             embedder: embedder(DeviceTask::FaceEmbedding),
             encoder: embedder(DeviceTask::ImageEmbedding),
         }
