@@ -18,7 +18,7 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 const LONG_FIELD: &[u8] = b"data";
 
 /// The error of a body with a text that is too long.
-#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a text or a name has more than {MAX_TEXT_BYTES} bytes; only `data` may be longer")]
 pub(super) struct LongText {
     /// The field whose value it is, if it is the value of one.
@@ -70,8 +70,9 @@ fn check_json(body: &[u8]) -> Result<Vec<Range<usize>>, LongText> {
         // The first text of a list comes behind the name of the list.
         let is_of_field =
             is_value || between.starts_with(b":") && between.trim_ascii_end().ends_with(b"[");
-        check(text, is_value && before == LONG_FIELD)
-            .map_err(|_| LongText::from_field(if is_of_field { before } else { b"" }))?;
+        if text.len() > MAX_TEXT_BYTES && !(is_value && before == LONG_FIELD) {
+            return Err(LongText::from_field(if is_of_field { before } else { b"" }));
+        }
         if has_escapes && text.len() > MAX_TEXT_BYTES {
             escaped.push(from..from + text.len());
         }
@@ -168,7 +169,9 @@ pub(super) fn check_msgpack(mut rest: &[u8]) -> Result<(), LongText> {
         let key = open
             .last_mut()
             .map_or(&b""[..], |outer| outer.count(content));
-        check(content, key == LONG_FIELD).map_err(|_| LongText::from_field(key))?;
+        if content.len() > MAX_TEXT_BYTES && key != LONG_FIELD {
+            return Err(LongText::from_field(key));
+        }
         if let Some((left, is_map)) = values(marker, after) {
             open.push(Open {
                 left,
@@ -242,13 +245,6 @@ fn lengths(marker: Marker, after: &[u8]) -> (usize, usize) {
         | Marker::True
         | Marker::False
         | Marker::Reserved => (0, 0),
-    }
-}
-
-fn check(text: &[u8], may_be_long: bool) -> Result<(), LongText> {
-    match text.len() <= MAX_TEXT_BYTES || may_be_long {
-        true => Ok(()),
-        false => Err(LongText::default()),
     }
 }
 

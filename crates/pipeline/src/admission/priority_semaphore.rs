@@ -46,10 +46,6 @@ impl PermitLimits {
     fn images(&self) -> usize {
         self.tenant_images.saturating_mul(2)
     }
-
-    fn tenant_bytes(&self) -> u64 {
-        self.bytes / 4 * 3
-    }
 }
 
 struct Shared {
@@ -201,7 +197,7 @@ impl State {
             && fits(
                 self.held_by(&claim.tenant),
                 limits.tenant_images,
-                limits.tenant_bytes(),
+                limits.bytes / 4 * 3,
             )
     }
 

@@ -1,10 +1,7 @@
 //! Results as rows of the database.
 
 use facescan_imaging::format::Format;
-use facescan_inference::{
-    device_task::{DeviceTask, Workload},
-    registry::{ModelSpec, RoleInput},
-};
+use facescan_inference::{device_task::DeviceTask, registry::ModelSpec};
 use facescan_store::{CachedScan, NewFace, NewImage, NewScan, ScanRecord, StoredFace};
 
 use super::storage::Storage;
@@ -19,21 +16,14 @@ use crate::{
     plan::Plan,
 };
 
-/// Returns whether a task computes the vector of a whole image.
-fn embeds_images(task: DeviceTask) -> bool {
-    match task.workload() {
-        Workload::Model(role) => matches!(role.input(), RoleInput::Image),
-        Workload::Graphs(_) => false,
-    }
-}
-
 impl<P: Plan> Storage<'_, P> {
     /// Converts a scan for the database.
     pub(super) fn new_scan(&self, scan: &Scan, run: &ImageRun) -> Result<NewScan, PipelineError> {
         let models = &self.pipeline.models;
         let embedder = self.vector_task.and_then(|task| models.embedder_used(task));
         // A model server that was at fault may return the vector the next time.
-        let lacks_vector = scan.embedding.is_none() && self.vector_task.is_some_and(embeds_images);
+        let lacks_vector =
+            scan.embedding.is_none() && self.vector_task == Some(DeviceTask::ImageEmbedding);
         let detects = self.tasks.contains(&DeviceTask::FaceDetection);
         let faces = scan.faces.iter().map(|face| self.new_face(face));
         let of_faces = scan.faces.iter().filter_map(|face| face.embedding.as_ref());
