@@ -14,7 +14,6 @@ use super::{
         run::{ImageRun, RunOutput, millis},
         work::{self, Size},
     },
-    models::preprocessing::PREPROCESSING,
     plan::Plan,
 };
 use crate::{
@@ -175,18 +174,5 @@ impl Pipeline {
             Some(assignment) => run.record(task.name(), assignment, device_run),
             None => Ok(()),
         }
-    }
-
-    /// Records the device that preprocessed an image. Preprocessing has its own device placement and is not a
-    /// device task.
-    ///
-    /// # Errors
-    /// The errors of [`record`](Self::record).
-    pub(crate) fn record_preprocessing(
-        &self,
-        run: &mut ImageRun,
-        device_run: DeviceRun,
-    ) -> Result<(), PipelineError> {
-        run.record(PREPROCESSING, &self.preprocessing.assignment, device_run)
     }
 }

@@ -8,7 +8,7 @@ use facescan_inference::{device::Assignment, image_executor::ImageExecutor};
 use super::row_job::RowJob;
 use crate::core::run::millis;
 
-/// The name of preprocessing among the devices of a response.
+/// The name of preprocessing among the devices of a response. It has its own device placement and is not a device task.
 pub const PREPROCESSING: &str = "preprocessing";
 
 /// The device of preprocessing, and its warm-up time.

@@ -16,7 +16,10 @@ use crate::{
         work::{self, Size},
     },
     ingest::intake::LoadedImage,
-    models::encoder::{Encoder, PendingVector},
+    models::{
+        encoder::{Encoder, PendingVector},
+        preprocessing::PREPROCESSING,
+    },
     operation::Operation,
     plan::{Plan, StoredAs},
 };
@@ -101,7 +104,8 @@ impl Plan for ImageEmbeddingPlan {
         let (mut scan, submitted) = self.submit(pipeline, encoder, file, run).await?;
         // The row has all that the model needs, and a remote server can take long.
         run.release_permit();
-        pipeline.record_preprocessing(run, submitted.processed)?;
+        let assignment = &pipeline.preprocessing.assignment;
+        run.record(PREPROCESSING, assignment, submitted.processed)?;
         let began = pipeline.clock.monotonic();
         let output = encoder.finish(submitted.pending).await?;
         pipeline.record(run, DeviceTask::ImageEmbedding, output.run)?;

@@ -24,7 +24,7 @@ use crate::{
         work::{self, Size},
     },
     ingest::intake::LoadedImage,
-    models::row_job::RowJob,
+    models::{preprocessing::PREPROCESSING, row_job::RowJob},
     operation::Operation,
     plan::Plan,
 };
@@ -200,13 +200,14 @@ impl Plan for PreprocessPlan {
         let began = pipeline.clock.monotonic();
         let job = Arc::new(RowJob::new(&pixels, &self.preprocess));
         let shape = job.shape();
+        let assignment = &pipeline.preprocessing.assignment;
         let values = if job.has_graph() {
             let done = pipeline.preprocessing.executor.run(job).await;
-            pipeline.record_preprocessing(run, done.run)?;
+            run.record(PREPROCESSING, assignment, done.run)?;
             run.timings.queue += millis(done.queued);
             done.output
         } else {
-            pipeline.record_preprocessing(run, DeviceRun::CPU)?;
+            run.record(PREPROCESSING, assignment, DeviceRun::CPU)?;
             job.fill()
         };
         let values = to_bytes(self.dtype, values);
