@@ -153,20 +153,17 @@ pub(in crate::http) fn stated_length(headers: &HeaderMap) -> Option<usize> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Returns the cause of a type, if an error has one.
-fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    causes(error).find_map(|cause| cause.downcast_ref())
-}
-
 /// Returns the error of a body that has not arrived as a whole.
 pub(super) fn incomplete(error: &(dyn Error + 'static)) -> ApiError {
-    if let Some(full) = cause::<AdmissionError>(error) {
-        return ApiError::Overloaded(*full);
-    }
-    if let Some(slow) = cause::<TooSlow>(error) {
-        return ApiError::BodyTooSlow {
-            bytes_per_s: slow.bytes_per_s,
-        };
+    for cause in causes(error) {
+        if let Some(full) = cause.downcast_ref::<AdmissionError>() {
+            return ApiError::Overloaded(*full);
+        }
+        if let Some(slow) = cause.downcast_ref::<TooSlow>() {
+            return ApiError::BodyTooSlow {
+                bytes_per_s: slow.bytes_per_s,
+            };
+        }
     }
     ApiError::InvalidBody("the connection closed before the end of the body".to_owned())
 }

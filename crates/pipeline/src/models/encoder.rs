@@ -14,7 +14,6 @@ use facescan_inference::{
     image_executor::ImageExecutor,
     placement::Provider,
     registry::{ModelSpec, Pooling},
-    tensor::Tensor,
 };
 
 use super::{loaded::LoadedModel, row_job::RowJob};
@@ -143,11 +142,10 @@ impl Encoder {
 
     /// Returns the vector of the image in the output.
     fn vector(&self, output: &RowOutput) -> Option<Vec<f32>> {
-        let outputs = &output.outputs;
-        let named = |name: &String| outputs.iter().find(|tensor| tensor.name == *name);
-        let tensor: &Tensor = match &self.spec.output {
-            Some(name) => named(name)?,
-            None => outputs.first()?,
+        let mut outputs = output.outputs.iter();
+        let tensor = match &self.spec.output {
+            Some(name) => outputs.find(|tensor| tensor.name == *name)?,
+            None => outputs.next()?,
         };
         pool_tokens(tensor.row(output.row), self.spec.pooling, self.dim)
     }

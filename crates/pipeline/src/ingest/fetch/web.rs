@@ -1,6 +1,6 @@
 //! Fetches over the network within the rules of the [`Guard`].
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use async_trait::async_trait;
@@ -96,9 +96,9 @@ impl Fetcher for WebFetcher {
 }
 
 fn reason(error: &reqwest::Error) -> FetchError {
-    if cause::<Refused>(error).is_some() {
+    if causes(error).any(|cause| cause.is::<Refused>()) {
         FetchError::NotPublic
-    } else if cause::<rustls::Error>(error).is_some() {
+    } else if causes(error).any(|cause| cause.is::<rustls::Error>()) {
         FetchError::Untrusted
     } else if error.is_timeout() || error.is_connect() {
         FetchError::Unreachable
@@ -132,11 +132,6 @@ async fn read(response: Response, limit: u64) -> Result<Bytes, FetchError> {
         Unread::TooLarge => FetchError::TooLarge { limit },
         Unread::BrokeOff(_) => FetchError::BrokeOff,
     })
-}
-
-/// Finds a cause of type `T` in the chain of an error.
-fn cause<T: StdError + 'static>(error: &reqwest::Error) -> Option<&T> {
-    causes(error).find_map(|cause| cause.downcast_ref())
 }
 
 #[cfg(test)]
