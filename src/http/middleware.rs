@@ -11,4 +11,3 @@ pub mod local;
 pub mod panics;
 pub mod problem_body;
 pub mod security_headers;
-mod unread;

@@ -30,8 +30,9 @@ use crate::{
         AppState,
         error::ApiError,
         extract::arriving::stated_length,
-        middleware::{local, unread},
+        middleware::local,
         route_scopes::{Requirement, RouteScopes},
+        wrapped_body,
     },
 };
 
@@ -134,7 +135,7 @@ impl Admitted {
     fn finish(self, mut response: Response) -> Response {
         drop(self.permit);
         if let Some(reservation) = self.response {
-            response = unread::hold(response, reservation);
+            response = wrapped_body::hold(response, reservation);
         }
         if let Some(limits) = self.limits {
             for (name, value) in [(POLICY, limits.policy), (LEFT, limits.left)] {
