@@ -289,16 +289,15 @@ async fn watch(app: &TestApp) {
     assert_eq!(packed["results"][0]["state"], "ok");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn batches_on_both_databases() {
-    on_both(|database: Database| async move {
+on_both!(
+    items_are_run_counted_and_given_out,
+    |database: Database| async move {
         let chunks = ("FACESCAN__BATCHES__CHUNK_SIZE", "3");
         let app = TestApp::with_database(&database, &[chunks]).await;
         story(&app).await;
         app.app.store.close().await;
-    })
-    .await;
-}
+    }
+);
 
 /// Returns the files below a folder by their path in it.
 pub fn stored_files(folder: &std::path::Path) -> BTreeMap<String, u64> {

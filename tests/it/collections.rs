@@ -112,14 +112,13 @@ fn id(uri: &str) -> String {
     uri.rsplit('/').next().unwrap().to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_person_is_enrolled_found_and_erased() {
-    on_both(|database: Database| async move {
+on_both!(
+    a_person_is_enrolled_found_and_erased,
+    |database: Database| async move {
         let app = TestApp::with_database(&database, &[ALLOWED, EVERY_THRESHOLD]).await;
         story(&app, "exact").await;
-    })
-    .await;
-}
+    }
+);
 
 /// `kind` is that of the index.
 async fn story(app: &TestApp, kind: &str) {

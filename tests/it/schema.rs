@@ -29,10 +29,10 @@ fn upgrade(database: &Database) -> String {
     UPGRADE.replace("checksum_of_a_text", checksum)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_to_a_newer_database() {
-    on_both(nothing_is_written_to_newer_tables).await;
-}
+on_both!(
+    nothing_is_written_to_a_newer_database,
+    nothing_is_written_to_newer_tables
+);
 
 async fn nothing_is_written_to_newer_tables(database: Database) {
     let settings = [
@@ -139,10 +139,10 @@ async fn serve_what_writes_nothing(app: &TestApp, image: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_column_that_another_version_removed_is_named_as_such() {
-    on_both(name_removed_columns).await;
-}
+on_both!(
+    a_column_that_another_version_removed_is_named_as_such,
+    name_removed_columns
+);
 
 async fn name_removed_columns(database: Database) {
     let app = TestApp::with_database(&database, &[]).await;

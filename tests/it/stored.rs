@@ -118,13 +118,12 @@ async fn scenario(app: &TestApp) {
     assert_ne!(fresh["image_id"], first["image_id"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn results_are_stored_found_listed_and_erased() {
-    on_both(|database: Database| async move {
+on_both!(
+    results_are_stored_found_listed_and_erased,
+    |database: Database| async move {
         scenario(&TestApp::with_database(&database, &[]).await).await;
-    })
-    .await;
-}
+    }
+);
 
 #[tokio::test]
 async fn requests_without_storage_succeed_while_the_database_is_unreachable() {

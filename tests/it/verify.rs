@@ -140,13 +140,12 @@ async fn stored_faces(app: &TestApp) {
     gone.assert_error(404, "not_found");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn stored_faces_and_vectors_are_compared() {
-    on_both(|database: Database| async move {
+on_both!(
+    stored_faces_and_vectors_are_compared,
+    |database: Database| async move {
         stored_faces(&TestApp::with_database(&database, &[]).await).await;
-    })
-    .await;
-}
+    }
+);
 
 #[tokio::test]
 async fn a_form_has_images_or_ids() {

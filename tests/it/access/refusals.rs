@@ -29,10 +29,10 @@ fn actions(entries: &[AuditEntry]) -> Vec<&str> {
     entries.iter().map(|entry| &*entry.entry.action).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn refused_requests_are_recorded_without_filling_the_trail() {
-    on_both(refused_requests).await;
-}
+on_both!(
+    refused_requests_are_recorded_without_filling_the_trail,
+    refused_requests
+);
 
 async fn refused_requests(database: Database) {
     let app = TestApp::with_database(&database, &[LOCKED]).await;

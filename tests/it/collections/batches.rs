@@ -24,13 +24,9 @@ async fn enrolled(app: &TestApp, collection: &str, external_id: &str, photograph
     person
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_searches() {
-    on_both(|database: Database| async move {
-        story(&TestApp::with_database(&database, &[ALLOWED]).await).await;
-    })
-    .await;
-}
+on_both!(a_batch_searches, |database: Database| async move {
+    story(&TestApp::with_database(&database, &[ALLOWED]).await).await;
+});
 
 async fn story(app: &TestApp) {
     let staff = create(app, gallery("staff")).await;

@@ -59,13 +59,12 @@ async fn person_of(app: &TestApp, library: &str, face: &str) -> (Option<String>,
     (person.map(ToOwned::to_owned), face["pinned"] == true)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn faces_become_people_who_stay() {
-    on_both(|database: Database| async move {
+on_both!(
+    faces_become_people_who_stay,
+    |database: Database| async move {
         story(&TestApp::with_database(&database, &[ALLOWED]).await).await;
-    })
-    .await;
-}
+    }
+);
 
 async fn story(app: &TestApp) {
     let archive = create(app, library("archive")).await;

@@ -214,10 +214,10 @@ async fn enrollments_that_compare_faces_use_up_the_searches() {
     assert_eq!(searches.collect::<Vec<_>>(), [2, 1]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn searches_at_the_same_moment_do_not_exceed_the_limit() {
-    on_both(searches_at_the_same_moment).await;
-}
+on_both!(
+    searches_at_the_same_moment_do_not_exceed_the_limit,
+    searches_at_the_same_moment
+);
 
 async fn searches_at_the_same_moment(database: Database) {
     let limit = ("FACESCAN__RECOGNITION__MAX_SEARCHES_PER_DAY", "5");

@@ -184,16 +184,25 @@ where
     }
 }
 
-/// Runs a test on both databases.
-pub async fn on_both<F>(test: impl Fn(Database) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    println!("on SQLite");
-    on_sqlite(&test).await;
-    println!("on Postgres");
-    on_postgres(test).await;
+/// Declares a test on SQLite and one on Postgres.
+macro_rules! on_both {
+    ($name:ident, $test:expr) => {
+        mod $name {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_sqlite() {
+                $crate::support::database::on_sqlite($test).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_postgres() {
+                $crate::support::database::on_postgres($test).await;
+            }
+        }
+    };
 }
+pub(crate) use on_both;
 
 pub async fn execute(connection: &mut PgConnection, statement: &str) {
     sqlx::query(AssertSqlSafe(statement))
