@@ -5,7 +5,7 @@ pub(super) mod table;
 use std::{borrow::Cow, time::Duration};
 
 use facescan_audit::AuditError;
-use facescan_batches::{error::BatchError, worker::ItemError};
+use facescan_batches::error::BatchError;
 use facescan_fields::{FieldError, FieldErrors};
 use facescan_imaging::{decode::DecodeError, encode::EncodeError};
 use facescan_inference::pool::PoolError;
@@ -409,11 +409,8 @@ impl From<KeyError> for ApiError {
 }
 
 /// Returns the code and the text of an item's error, as a response would have them.
-pub fn describe_item(error: ItemError) -> (&'static str, String) {
-    let error = match error {
-        ItemError::Pipeline(error) => ApiError::from(error),
-        ItemError::Recognition(error) => ApiError::from(error),
-    };
+pub fn describe_item(error: BatchError) -> (&'static str, String) {
+    let error = ApiError::from(error);
     if error.kind().status >= 500 {
         tracing::error!(
             code = error.kind().code,

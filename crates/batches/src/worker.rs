@@ -20,11 +20,11 @@ use tokio::{sync::RwLock, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, field::Empty};
 
-use super::{Batches, operation::models_keys};
+use super::{Batches, error::BatchError, operation::models_keys};
 
 use tenants::{ChunkShare, ChunkShares};
 
-pub use item::{Describe, Failure, ItemError};
+pub use item::{Describe, Failure};
 
 /// The longest wait before another attempt of an item.
 const MAX_RETRY: Duration = Duration::from_secs(300);
@@ -197,6 +197,17 @@ impl Worker {
         let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1).min(20));
         let limit = self.batches.config.batches.retry().saturating_mul(doubled);
         limit.min(MAX_RETRY).mul_f64((self.jitter)())
+    }
+}
+
+impl From<&BatchError> for Failure {
+    fn from(error: &BatchError) -> Self {
+        match error {
+            BatchError::Pipeline(error) => error.into(),
+            BatchError::Recognition(error) => error.into(),
+            // Only calls about a batch have the others.
+            _ => Self::Temporary,
+        }
     }
 }
 

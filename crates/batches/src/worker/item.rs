@@ -20,39 +20,20 @@ use facescan_pipeline::{
     plan::Plan,
     runner::Saving,
 };
-use facescan_recognition::{collections::candidates::StoredSearch, error::RecognitionError};
+use facescan_recognition::collections::candidates::StoredSearch;
 use facescan_store::{ItemOutcome, LeasedItem, ScanOutcome};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
     Batches,
+    error::BatchError,
     operation::{BatchPlan, BatchSearchPlan, with_plan},
     payloads::{ObjectKind, ObjectOwner, PayloadError},
 };
 
 /// Returns the code and the text of an error, as responses have them.
-pub type Describe = fn(ItemError) -> (&'static str, String);
-
-/// Why an item has no result, although its image was at hand.
-#[derive(Debug, thiserror::Error)]
-pub enum ItemError {
-    /// The image has no result.
-    #[error(transparent)]
-    Pipeline(#[from] PipelineError),
-    /// The search failed.
-    #[error(transparent)]
-    Recognition(#[from] RecognitionError),
-}
-
-impl ItemError {
-    fn failure(&self) -> Failure {
-        match self {
-            Self::Pipeline(error) => error.into(),
-            Self::Recognition(error) => error.into(),
-        }
-    }
-}
+pub type Describe = fn(BatchError) -> (&'static str, String);
 
 /// What another attempt can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,12 +225,12 @@ impl ItemRunner<'_> {
         match self.try_run(item).await {
             Ok(end) => end,
             // A folder that is not mounted looks like an empty one, so the item is tried again.
-            Err(RunError::Payload(PayloadError::Missing)) => ItemEnd::Failed {
+            Err(BatchError::Payload(PayloadError::Missing)) => ItemEnd::Failed {
                 failure: Failure::Temporary,
                 code: PAYLOAD_MISSING.to_owned(),
                 detail: "the image is no longer there; submit it again".to_owned(),
             },
-            Err(RunError::Payload(error)) => {
+            Err(BatchError::Payload(error)) => {
                 tracing::warn!(item = item.position, %error, "the image cannot be read now; the item waits");
                 ItemEnd::Failed {
                     failure: Failure::Wait,
@@ -257,8 +238,8 @@ impl ItemRunner<'_> {
                     detail: String::new(),
                 }
             }
-            Err(RunError::Item(error)) => {
-                let failure = error.failure();
+            Err(error) => {
+                let failure = Failure::from(&error);
                 let (code, detail) = (self.describe)(error);
                 tracing::debug!(item = item.position, code, detail, "an item failed");
                 ItemEnd::Failed {
@@ -270,11 +251,11 @@ impl ItemRunner<'_> {
         }
     }
 
-    async fn try_run(&self, item: &LeasedItem) -> Result<ItemEnd, RunError> {
+    async fn try_run(&self, item: &LeasedItem) -> Result<ItemEnd, BatchError> {
         if let Some(payload) = item.payload.filter(|_| self.plan.repeats_results()) {
             let store = &self.batches.store;
             let earlier = store.result_of_payload(self.batch, payload).await;
-            if let Some(result) = earlier.map_err(PipelineError::from)? {
+            if let Some(result) = earlier? {
                 return Ok(ItemEnd::Done {
                     scan: None,
                     result: Some(result),
@@ -305,7 +286,7 @@ impl ItemRunner<'_> {
         }
     }
 
-    async fn load(&self, item: &LeasedItem) -> Result<LoadedImage, RunError> {
+    async fn load(&self, item: &LeasedItem) -> Result<LoadedImage, BatchError> {
         let content = match (&item.payload, &item.url) {
             (Some(hash), _) => {
                 let payloads = &self.batches.payloads;
@@ -331,14 +312,14 @@ impl ItemRunner<'_> {
     }
 
     /// Finds or makes the scan of an image. The transaction that finishes the item saves a new one.
-    async fn scan<P: Plan>(&self, plan: &P, image: LoadedImage) -> Result<ItemEnd, RunError> {
+    async fn scan<P: Plan>(&self, plan: &P, image: LoadedImage) -> Result<ItemEnd, BatchError> {
         let runner = &self.batches.runner;
         // On the heap, because a worker holds one such future for each item.
         let ran = Box::pin(runner.find_or_run(self.context, image, plan, Saving::ByCaller)).await?;
         let scan = match ran.stored {
             Some(StoredScan::Found(id)) => ScanOutcome::Cached(id),
             Some(StoredScan::New(rows)) => {
-                facescan_store::check_scan(&rows).map_err(PipelineError::from)?;
+                facescan_store::check_scan(&rows)?;
                 ScanOutcome::New(rows)
             }
             Some(StoredScan::Saved) | None => {
@@ -353,7 +334,7 @@ impl ItemRunner<'_> {
         })
     }
 
-    async fn enhanced(&self, output: RunOutput<EnhanceResult>) -> Result<ItemEnd, RunError> {
+    async fn enhanced(&self, output: RunOutput<EnhanceResult>) -> Result<ItemEnd, BatchError> {
         let mut result = output.result;
         let data = std::mem::take(&mut result.enhanced.data);
         let mut stored = to_value(&result)?;
@@ -361,7 +342,7 @@ impl ItemRunner<'_> {
         Ok(done(stored))
     }
 
-    async fn processed(&self, output: RunOutput<ProcessResult>) -> Result<ItemEnd, RunError> {
+    async fn processed(&self, output: RunOutput<ProcessResult>) -> Result<ItemEnd, BatchError> {
         let mut result = output.result;
         let files = result.processed.iter_mut();
         let files: Vec<Bytes> = files.map(|file| std::mem::take(&mut file.data)).collect();
@@ -377,7 +358,7 @@ impl ItemRunner<'_> {
         &self,
         plan: &BatchSearchPlan,
         image: LoadedImage,
-    ) -> Result<ItemEnd, RunError> {
+    ) -> Result<ItemEnd, BatchError> {
         let Batches {
             runner,
             collections,
@@ -401,7 +382,7 @@ impl ItemRunner<'_> {
     }
 
     /// Writes an image that the operation made. Returns its hash, which stands for the image in the stored result.
-    async fn store(&self, data: Bytes) -> Result<Value, RunError> {
+    async fn store(&self, data: Bytes) -> Result<Value, BatchError> {
         let hashed = data.clone();
         let pool = &self.batches.runner.pipeline.pool;
         let hash = pool
@@ -421,28 +402,5 @@ fn done(result: Value) -> ItemEnd {
         scan: None,
         result: Some(result),
         is_copy: false,
-    }
-}
-
-/// Why an item was not run to its end.
-#[derive(Debug, thiserror::Error)]
-enum RunError {
-    /// Its image cannot be read, or an image that it made cannot be written.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// The image, or the operation on it.
-    #[error(transparent)]
-    Item(#[from] ItemError),
-}
-
-impl From<PipelineError> for RunError {
-    fn from(error: PipelineError) -> Self {
-        Self::Item(error.into())
-    }
-}
-
-impl From<RecognitionError> for RunError {
-    fn from(error: RecognitionError) -> Self {
-        Self::Item(error.into())
     }
 }
