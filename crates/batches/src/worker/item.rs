@@ -70,6 +70,22 @@ pub(super) enum ItemEnd {
 }
 
 impl ItemEnd {
+    fn of_scan(scan: ScanOutcome) -> Self {
+        Self::Done {
+            scan: Some(scan),
+            result: None,
+            is_copy: false,
+        }
+    }
+
+    fn of_result(result: Option<Value>, is_copy: bool) -> Self {
+        Self::Done {
+            scan: None,
+            result,
+            is_copy,
+        }
+    }
+
     /// Returns the outcome for an item that has had `attempts` attempts with this one. `None` means that the item waits.
     pub(super) fn outcome(
         self,
@@ -129,20 +145,12 @@ impl ItemEnd {
                     url: item.source_url.clone(),
                     seen_at: batches.clock().now(),
                 });
-                Self::Done {
-                    scan: Some(ScanOutcome::New(copy)),
-                    result: None,
-                    is_copy: false,
-                }
+                Self::of_scan(ScanOutcome::New(copy))
             }
             Self::Done { scan: Some(_), .. } => return None,
             Self::Done {
                 scan: None, result, ..
-            } => Self::Done {
-                scan: None,
-                result: result.clone(),
-                is_copy: true,
-            },
+            } => Self::of_result(result.clone(), true),
             Self::Failed { .. } => self.clone(),
         })
     }
@@ -187,11 +195,7 @@ impl ItemRunner<'_> {
     /// Returns the end of an item whose result is known.
     pub(super) fn end_of_known(&self, item: &LeasedItem, known: &KnownResults) -> Option<ItemEnd> {
         let id = known.0.get(&item.payload?)?;
-        (!item.has_source()).then(|| ItemEnd::Done {
-            scan: Some(ScanOutcome::Cached(*id)),
-            result: None,
-            is_copy: false,
-        })
+        (!item.has_source()).then(|| ItemEnd::of_scan(ScanOutcome::Cached(*id)))
     }
 
     /// Loads the image of an item and runs the plan, within the time limit of an item.
@@ -256,11 +260,7 @@ impl ItemRunner<'_> {
             let store = &self.batches.store;
             let earlier = store.result_of_payload(self.batch, payload).await;
             if let Some(result) = earlier? {
-                return Ok(ItemEnd::Done {
-                    scan: None,
-                    result: Some(result),
-                    is_copy: true,
-                });
+                return Ok(ItemEnd::of_result(Some(result), true));
             }
         }
         if self.plan.search().is_some() {
@@ -316,7 +316,7 @@ impl ItemRunner<'_> {
         let runner = &self.batches.runner;
         // On the heap, because a worker holds one such future for each item.
         let ran = Box::pin(runner.find_or_run(self.context, image, plan, Saving::ByCaller)).await?;
-        let scan = match ran.stored {
+        Ok(ItemEnd::of_scan(match ran.stored {
             Some(StoredScan::Found(id)) => ScanOutcome::Cached(id),
             Some(StoredScan::New(rows)) => {
                 facescan_store::check_scan(&rows)?;
@@ -326,12 +326,7 @@ impl ItemRunner<'_> {
                 let detail = "the plan of the batch does not store its results";
                 return Err(PipelineError::UnexpectedOutput(detail.to_owned()).into());
             }
-        };
-        Ok(ItemEnd::Done {
-            scan: Some(scan),
-            result: None,
-            is_copy: false,
-        })
+        }))
     }
 
     async fn enhanced(&self, output: RunOutput<EnhanceResult>) -> Result<ItemEnd, BatchError> {
@@ -339,7 +334,7 @@ impl ItemRunner<'_> {
         let data = std::mem::take(&mut result.enhanced.data);
         let mut stored = to_value(&result)?;
         stored["enhanced"]["data"] = self.store(data).await?;
-        Ok(done(stored))
+        Ok(ItemEnd::of_result(Some(stored), false))
     }
 
     async fn processed(&self, output: RunOutput<ProcessResult>) -> Result<ItemEnd, BatchError> {
@@ -350,7 +345,7 @@ impl ItemRunner<'_> {
         for (index, data) in files.into_iter().enumerate() {
             stored["processed"][index]["data"] = self.store(data).await?;
         }
-        Ok(done(stored))
+        Ok(ItemEnd::of_result(Some(stored), false))
     }
 
     /// Searches for a face of an image. The audit trail has the search before the item has its result.
@@ -378,7 +373,8 @@ impl ItemRunner<'_> {
         let result = result.ok_or_else(|| {
             PipelineError::UnexpectedOutput("the search has no result".to_owned())
         })?;
-        Ok(done(to_value(&StoredSearch::from(result))?))
+        let stored = to_value(&StoredSearch::from(result))?;
+        Ok(ItemEnd::of_result(Some(stored), false))
     }
 
     /// Writes an image that the operation made. Returns its hash, which stands for the image in the stored result.
@@ -394,13 +390,5 @@ impl ItemRunner<'_> {
             .put(self.owner(), ObjectKind::Output, &hash, data)
             .await?;
         Ok(hex(&hash).into())
-    }
-}
-
-fn done(result: Value) -> ItemEnd {
-    ItemEnd::Done {
-        scan: None,
-        result: Some(result),
-        is_copy: false,
     }
 }
