@@ -14,10 +14,11 @@ use facescan_batches::{
     Batches,
     error::BatchError,
     payloads::{ObjectKind, ObjectOwner},
+    results::file_hashes,
 };
 use facescan_pipeline::{
     context::RequestContext,
-    core::image_file::{ContentHash, hash_from_hex, hex},
+    core::image_file::{ContentHash, hex},
 };
 use facescan_store::{
     Erasure, ErasureTarget, ItemErasure, ItemToErase, NewErasure, Store, StoreError,
@@ -233,7 +234,8 @@ impl Erasures {
             .filter(|hash| !shared.contains(hash))
             .collect();
         let results = items.iter().filter_map(|item| item.result.as_ref());
-        let outputs: Vec<ContentHash> = results.flat_map(output_hashes).collect();
+        let files = results.filter_map(Value::as_object).flat_map(file_hashes);
+        let outputs: Vec<ContentHash> = files.flatten().collect();
         let payloads = &self.batches.payloads;
         payloads.delete(owner, ObjectKind::Input, &inputs).await?;
         payloads.delete(owner, ObjectKind::Output, &outputs).await?;
@@ -295,31 +297,4 @@ fn erase_event(id: Uuid, target: &ErasureTarget, tenant: &str) -> AuditEvent {
 /// Returns the sha256 of a text in hex.
 fn digest_of(text: &str) -> String {
     hex(&Sha256::digest(text))
-}
-
-/// Returns the hashes of the images that an operation made.
-fn output_hashes(result: &Value) -> Vec<ContentHash> {
-    let processed = result.get("processed").and_then(Value::as_array);
-    let files = result
-        .get("enhanced")
-        .into_iter()
-        .chain(processed.into_iter().flatten());
-    files
-        .filter_map(|file| hash_from_hex(file.get("data")?.as_str()?).ok())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_images_of_a_result_are_found() {
-        let hash = hex(&[7; 32]);
-        let enhanced = json!({"enhanced": {"data": hash, "format": "jpeg"}});
-        assert_eq!(output_hashes(&enhanced), [[7; 32]]);
-        let processed = json!({"processed": [{"data": hash}, {"format": "png"}, {"data": "?"}]});
-        assert_eq!(output_hashes(&processed), [[7; 32]]);
-        assert!(output_hashes(&json!({"faces": []})).is_empty());
-    }
 }

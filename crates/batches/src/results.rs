@@ -13,15 +13,12 @@ use facescan_store::{Batch, CollectionKey, Item, ItemFilter, ItemPage, ItemState
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::response::{Scans, StoredResult};
 pub use self::{
-    files::FilesResult,
+    files::{FilesResult, file_hashes},
     response::{
         ItemErrorResponse, ItemResponse, ItemsPage, ResultFormat, ResultResponse, StoredItems,
     },
-};
-use self::{
-    files::file_hashes,
-    response::{Scans, StoredResult},
 };
 use super::{
     Batches,

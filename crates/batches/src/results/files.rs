@@ -24,9 +24,7 @@ pub struct FilesResult {
 }
 
 /// Returns the hash of each file of a stored result.
-pub(super) fn file_hashes(
-    fields: &Map<String, Value>,
-) -> impl Iterator<Item = Option<ContentHash>> {
+pub fn file_hashes(fields: &Map<String, Value>) -> impl Iterator<Item = Option<ContentHash>> {
     described(fields).iter().map(|file| {
         let text = file.get(DATA)?.as_str()?;
         hash_from_hex(text).ok()
