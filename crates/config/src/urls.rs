@@ -148,21 +148,4 @@ mod tests {
             assert!(!matches(pattern, host), "{pattern} {host}");
         }
     }
-
-    #[test]
-    fn an_invalid_host_is_not_a_pattern() {
-        for text in [
-            "",
-            "*",
-            "*.",
-            "a.*.com",
-            "https://a.com",
-            "a.com/b",
-            "a.com:80",
-            "*.192.0.2.1",
-            "a b",
-        ] {
-            assert!(HostPattern::try_from(text.to_owned()).is_err(), "{text:?}");
-        }
-    }
 }

@@ -203,20 +203,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn booleans_are_the_words_of_the_settings() {
-        for (text, expected) in [
-            ("True", Some(true)),
-            (" on ", Some(true)),
-            ("1", Some(true)),
-            ("YES", Some(true)),
-            ("off", Some(false)),
-            ("0", Some(false)),
-            ("2", None),
-            ("", None),
-        ] {
-            assert_eq!(flag(text), expected, "{text:?}");
-        }
-    }
 }

@@ -381,48 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_chooses_the_threshold_of_the_vector_space() {
-        let known = known();
-        let calibration = known.iter().next().unwrap();
-        let point = calibration.points[1];
-        let (a, b) = (
-            vector(&calibration.vector_space, &[1.0, 0.0]),
-            vector(&calibration.vector_space, &[1.0, 0.0]),
-        );
-        let compared = compare(&a, &b, Criterion::Far(point.far), &known).unwrap();
-        assert_eq!(
-            (compared.threshold, compared.is_match),
-            (point.threshold, true)
-        );
-        let far = compared.far.unwrap();
-        assert!((far.value / point.far - 1.0).abs() < 1e-3, "{far:?}");
-        let error = compare(&a, &b, Criterion::Far(1e-12), &known).unwrap_err();
-        assert!(
-            error.to_string().contains("outside the calibration"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn vectors_that_cannot_be_compared_are_refused() {
-        let criterion = Criterion::Threshold(0.5);
-        let compared = compare(
-            &vector("a", &[1.0]),
-            &vector("b", &[1.0]),
-            criterion,
-            &known(),
-        );
-        assert!(matches!(
-            compared,
-            Err(RecognitionError::VectorSpaceMismatch { .. })
-        ));
-        let compared = compare(
-            &vector("a", &[1.0]),
-            &vector("a", &[1.0, 1.0]),
-            criterion,
-            &known(),
-        );
-        assert!(matches!(compared, Err(RecognitionError::InvalidOption(_))));
+    fn values_that_are_no_vector_are_refused() {
         for values in [
             vec![],
             vec![0.0; 4],
