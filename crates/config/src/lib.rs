@@ -1,7 +1,7 @@
 //! Configuration: one struct per section, loaded and validated once.
 //!
 //! Four layers contribute settings, and a later layer overrides an earlier one: the defaults in `configs/config.yaml`
-//! (built into the binary), a file, `.env`, and the environment. figment merges the layers and remembers the origin of
+//! (built into the binary), a file, `.env`, and the environment. The loader remembers the origin of
 //! each value. garde checks the range of each field. One report lists all errors, each with the key, the value, the
 //! origin and the allowed values.
 //!

@@ -2,11 +2,6 @@
 
 use std::{collections::BTreeMap, mem, path::Path};
 
-use figment::{
-    Figment, Metadata, Profile, Provider,
-    util::nest,
-    value::{Dict, Map, Value as FigmentValue},
-};
 use garde::Validate;
 use serde::Deserialize;
 use serde_json::Value;
@@ -47,7 +42,8 @@ impl Config {
 /// The result of the layers so far. It does not implement `Debug`, because it contains secrets.
 pub(super) struct Loader {
     defaults: Value,
-    merged: Figment,
+    /// The last value of each setting that a layer sets, with its origin.
+    values: BTreeMap<String, (Value, Origin)>,
     problems: Vec<SettingError>,
 }
 
@@ -57,12 +53,10 @@ impl Loader {
         let defaults = parse_mapping(DEFAULTS)
             .map_err(ConfigError::Defaults)?
             .into();
-        let merged = Figment::from(Layer("", &defaults, &Origin::Default));
-        let problems = Vec::new();
         Ok(Self {
             defaults,
-            merged,
-            problems,
+            values: BTreeMap::new(),
+            problems: Vec::new(),
         })
     }
 
@@ -81,7 +75,7 @@ impl Loader {
         for (name, value) in mapping {
             let key = format!("{prefix}{name}");
             if let Some(setting) = schema::of_key(&key) {
-                self.set(&setting.key, &value, &Origin::File(path.to_owned()));
+                self.set(&setting.key, value, Origin::File(path.to_owned()));
             } else if !schema::is_section(&key) {
                 let suggestion = schema::suggest(&key).map(|setting| setting.key.clone());
                 let place = path.display().to_string();
@@ -129,7 +123,7 @@ impl Loader {
         let first = self.origin(key);
         let is_same_layer = mem::discriminant(&first) == mem::discriminant(&second);
         if !is_same_layer {
-            self.set(key, &value, &second);
+            self.set(key, value, second);
         } else if self.value(key) != value {
             let key = key.to_owned();
             self.problems
@@ -174,7 +168,7 @@ impl Loader {
     /// Lowers the log level if `debug` is set and the level is not.
     fn apply_debug(&mut self) {
         if self.value("debug") == true && self.origin("log.level") == Origin::Default {
-            self.set("log.level", &"debug".into(), &Origin::Implied("debug"));
+            self.set("log.level", "debug".into(), Origin::Implied("debug"));
         }
     }
 
@@ -239,31 +233,19 @@ impl Loader {
         Config::deserialize(tree).ok()
     }
 
-    fn set(&mut self, key: &str, value: &Value, origin: &Origin) {
-        self.merged = mem::take(&mut self.merged).merge(Layer(key, value, origin));
+    fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        self.values.insert(key.to_owned(), (value, origin));
     }
 
     fn value(&self, key: &str) -> Value {
-        self.merged.extract_inner(key).unwrap_or_default()
+        let set = self.values.get(key).map(|(value, _)| value);
+        let value = set.or_else(|| self.defaults.pointer(&pointer(key)));
+        value.cloned().unwrap_or_default()
     }
 
     fn origin(&self, key: &str) -> Origin {
-        let metadata = self.merged.find_metadata(key);
-        metadata.map_or(Origin::Default, Origin::from_metadata)
-    }
-}
-
-/// A key, its value and its origin. The key of all defaults together is "".
-struct Layer<'a>(&'a str, &'a Value, &'a Origin);
-
-impl Provider for Layer<'_> {
-    fn metadata(&self) -> Metadata {
-        self.2.metadata()
-    }
-
-    fn data(&self) -> figment::Result<Map<Profile, Dict>> {
-        let tree = nest(self.0, FigmentValue::serialize(self.1)?);
-        Ok(Profile::Default.collect(tree.into_dict().unwrap_or_default()))
+        let set = self.values.get(key);
+        set.map_or(Origin::Default, |(_, origin)| origin.clone())
     }
 }
 

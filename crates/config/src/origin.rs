@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use figment::{Metadata, Source};
-
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -17,30 +15,6 @@ pub enum Origin {
     Env(String),
     /// Another setting that sets this one by default.
     Implied(&'static str),
-}
-
-impl Origin {
-    /// Converts to the form that figment stores with a value.
-    pub(super) fn metadata(&self) -> Metadata {
-        match self {
-            Self::Default => Metadata::named("default"),
-            Self::File(path) => Metadata::from("file", path.as_path()),
-            Self::Dotenv(name) => Metadata::from(".env", name.as_str()),
-            Self::Env(name) => Metadata::from("env", name.as_str()),
-            Self::Implied(key) => Metadata::from(*key, "implied"),
-        }
-    }
-
-    /// Reads the origin that figment stored.
-    pub(super) fn from_metadata(metadata: &Metadata) -> Self {
-        match (&*metadata.name, &metadata.source) {
-            (_, Some(Source::File(path))) => Self::File(path.clone()),
-            (".env", Some(Source::Custom(name))) => Self::Dotenv(name.clone()),
-            ("env", Some(Source::Custom(name))) => Self::Env(name.clone()),
-            ("debug", _) => Self::Implied("debug"),
-            _ => Self::Default,
-        }
-    }
 }
 
 impl fmt::Display for Origin {
