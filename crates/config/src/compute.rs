@@ -91,9 +91,8 @@ impl Runtime {
 }
 
 /// Section `cpu`.
-#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cpu {
-    #[garde(skip)]
     pub provider: CpuProvider,
 }
 

@@ -50,7 +50,7 @@ pub struct Config {
     pub openid: OpenId,
     #[garde(dive)]
     pub rate_limits: RateLimits,
-    #[garde(dive)]
+    #[garde(skip)]
     pub metrics: Metrics,
     #[garde(dive)]
     pub log: Log,
@@ -66,15 +66,15 @@ pub struct Config {
     pub batching: Batching,
     #[garde(dive)]
     pub runtime: Runtime,
-    #[garde(dive)]
+    #[garde(skip)]
     pub cpu: Cpu,
     #[garde(dive)]
     pub models: Models,
     #[garde(dive)]
     pub detection: Detection,
-    #[garde(dive)]
+    #[garde(skip)]
     pub embedding: Embedding,
-    #[garde(dive)]
+    #[garde(skip)]
     pub quality: Quality,
     #[garde(dive)]
     pub recognition: Recognition,

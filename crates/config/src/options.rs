@@ -19,9 +19,8 @@ use utoipa::ToSchema;
 pub const DEVIATIONS: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Section `embedding`.
-#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Embedding {
-    #[garde(skip)]
     pub format: EmbeddingFormat,
 }
 
@@ -40,9 +39,8 @@ pub enum EmbeddingFormat {
 }
 
 /// Section `quality`.
-#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Quality {
-    #[garde(skip)]
     pub preset: Preset,
 }
 
@@ -97,6 +95,7 @@ impl EnhancedFormat {
 
 /// Section `preprocess`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
 pub struct Preprocess {
     #[garde(inner(range(min = 1, max = MAX_SIDE)))]
     pub image_size: [u32; 2],
@@ -108,23 +107,14 @@ pub struct Preprocess {
     pub batch_size: usize,
     #[garde(range(min = 1, max = 1024))]
     pub num_workers: usize,
-    #[garde(skip)]
     pub data_format: Layout,
-    #[garde(skip)]
     pub profile: Profile,
-    #[garde(skip)]
     pub mode: Mode,
-    #[garde(skip)]
     pub pad: [u8; 3],
-    #[garde(skip)]
     pub dtype: Dtype,
-    #[garde(skip)]
     pub use_gpu: bool,
-    #[garde(skip)]
     pub platform: Option<Platform>,
-    #[garde(skip)]
     pub strict: bool,
-    #[garde(skip)]
     pub warm_up: bool,
 }
 

@@ -60,9 +60,8 @@ impl Server {
 }
 
 /// Section `metrics`.
-#[derive(Debug, Clone, Serialize, Deserialize, Validate)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Metrics {
-    #[garde(skip)]
     pub address: Option<SocketAddr>,
 }
 
