@@ -36,13 +36,6 @@ pub fn searches(operation: &str) -> bool {
     }
 }
 
-/// The options of a batch as they were sent, and what resolves them.
-struct Asked<'a> {
-    options: Value,
-    config: &'a Config,
-    pipeline: &'a Pipeline,
-}
-
 /// The plan that runs on each image of a batch.
 #[derive(Clone, Debug)]
 pub enum BatchPlan {
@@ -84,81 +77,48 @@ impl ResolvedOptions {
     }
 }
 
-impl Asked<'_> {
-    fn thresholds(&self) -> &Thresholds {
-        &self.pipeline.models.detector.spec.thresholds
-    }
-
-    fn resolve(self, operation: BatchOperation) -> Result<ResolvedOptions, PipelineError> {
-        match operation {
-            BatchOperation::Scan(kind) => self.scan(kind),
-            BatchOperation::Enhance => self.enhance(),
-            BatchOperation::Process => self.process(),
-            BatchOperation::Search => self.search(),
+/// Resolves the options of a scan.
+fn resolve_scan(
+    kind: ScanKind,
+    options: &Value,
+    config: &Config,
+    thresholds: &Thresholds,
+) -> Result<ResolvedOptions, PipelineError> {
+    let mut request = scan_request(options)?;
+    let plan = match request.kind.unwrap_or_default() {
+        EmbedKind::Image if kind.has_whole_images() => {
+            let plan = ImageEmbeddingPlan::resolve(&mut request, config)?;
+            BatchPlan::ImageEmbedding(Box::new(plan))
         }
-    }
-
-    fn scan(self, kind: ScanKind) -> Result<ResolvedOptions, PipelineError> {
-        let mut request = self.scan_request()?;
-        let plan = match request.kind.unwrap_or_default() {
-            EmbedKind::Image if kind.has_whole_images() => {
-                let plan = ImageEmbeddingPlan::resolve(&mut request, self.config)?;
-                BatchPlan::ImageEmbedding(Box::new(plan))
-            }
-            // Other scans refuse whole images.
-            EmbedKind::Image | EmbedKind::Face => {
-                let plan = request.resolve(kind, self.config, self.thresholds())?;
-                BatchPlan::Scan(Box::new(plan))
-            }
-        };
-        let priority = request.run.priority.take();
-        ResolvedOptions::new(plan, &request, priority)
-    }
-
-    /// Reads the options of a scan. Its results are always stored.
-    fn scan_request(&self) -> Result<ScanRequest, PipelineError> {
-        let mut request: ScanRequest = read_options(&self.options)?;
-        for (option, value) in [("crops", request.crops), ("timings", request.run.timings)] {
-            if value == Some(true) {
-                return Err(PipelineError::invalid_option(
-                    option,
-                    "is not stored, so a batch cannot return it; leave it out",
-                ));
-            }
+        // Other scans refuse whole images.
+        EmbedKind::Image | EmbedKind::Face => {
+            let plan = request.resolve(kind, config, thresholds)?;
+            BatchPlan::Scan(Box::new(plan))
         }
-        if request.storage.store == Some(false) {
+    };
+    let priority = request.run.priority.take();
+    ResolvedOptions::new(plan, &request, priority)
+}
+
+/// Reads the options of a scan. Its results are always stored.
+fn scan_request(options: &Value) -> Result<ScanRequest, PipelineError> {
+    let mut request: ScanRequest = read_options(options)?;
+    for (option, value) in [("crops", request.crops), ("timings", request.run.timings)] {
+        if value == Some(true) {
             return Err(PipelineError::invalid_option(
-                "store",
-                "the results of a batch are always stored; leave it out",
+                option,
+                "is not stored, so a batch cannot return it; leave it out",
             ));
         }
-        request.storage.store = Some(true);
-        Ok(request)
     }
-
-    fn enhance(self) -> Result<ResolvedOptions, PipelineError> {
-        let mut request: EnhanceRequest = read_options(&self.options)?;
-        let plan = request.resolve(self.config, self.thresholds())?;
-        let priority = request.run.priority.take();
-        ResolvedOptions::new(BatchPlan::Enhance(Box::new(plan)), &request, priority)
+    if request.storage.store == Some(false) {
+        return Err(PipelineError::invalid_option(
+            "store",
+            "the results of a batch are always stored; leave it out",
+        ));
     }
-
-    fn process(self) -> Result<ResolvedOptions, PipelineError> {
-        let mut request: ProcessRequest = read_options(&self.options)?;
-        let plan = request.resolve(self.config, self.thresholds(), 0)?;
-        let priority = request.run.priority.take();
-        ResolvedOptions::new(BatchPlan::Process(Box::new(plan)), &request, priority)
-    }
-
-    fn search(self) -> Result<ResolvedOptions, PipelineError> {
-        let thresholds = &self.pipeline.models.detector.spec.thresholds;
-        let (plan, options) = BatchSearchPlan::resolve(self.options, self.config, thresholds)?;
-        Ok(ResolvedOptions {
-            priority: None,
-            options,
-            plan: BatchPlan::Search(Box::new(plan)),
-        })
-    }
+    request.storage.store = Some(true);
+    Ok(request)
 }
 
 /// Evaluates an expression with the plan that runs on each image, whatever its type.
@@ -202,12 +162,30 @@ impl BatchPlan {
         config: &Config,
         pipeline: &Pipeline,
     ) -> Result<ResolvedOptions, PipelineError> {
-        let asked = Asked {
-            options,
-            config,
-            pipeline,
+        let thresholds = &pipeline.models.detector.spec.thresholds;
+        let resolved = match operation {
+            BatchOperation::Scan(kind) => resolve_scan(kind, &options, config, thresholds)?,
+            BatchOperation::Enhance => {
+                let mut request: EnhanceRequest = read_options(&options)?;
+                let plan = request.resolve(config, thresholds)?;
+                let priority = request.run.priority.take();
+                ResolvedOptions::new(Self::Enhance(Box::new(plan)), &request, priority)?
+            }
+            BatchOperation::Process => {
+                let mut request: ProcessRequest = read_options(&options)?;
+                let plan = request.resolve(config, thresholds, 0)?;
+                let priority = request.run.priority.take();
+                ResolvedOptions::new(Self::Process(Box::new(plan)), &request, priority)?
+            }
+            BatchOperation::Search => {
+                let (plan, options) = BatchSearchPlan::resolve(options, config, thresholds)?;
+                ResolvedOptions {
+                    plan: Self::Search(Box::new(plan)),
+                    options,
+                    priority: None,
+                }
+            }
         };
-        let resolved = asked.resolve(operation)?;
         with_plan!(&resolved.plan, plan => plan.check(pipeline))?;
         Ok(resolved)
     }
