@@ -29,9 +29,7 @@ use facescan_pipeline::{
     runner::Runner,
 };
 use facescan_recognition::{
-    calibration::Calibrations,
-    collections::{Collections, quota::SearchQuota},
-    libraries::Libraries,
+    calibration::Calibrations, collections::Collections, libraries::Libraries,
 };
 use facescan_store::{Observer, Store, StoreSettings};
 use facescan_telemetry::metrics::{Metrics, labels::Limit};
@@ -189,10 +187,7 @@ async fn collections(
         audit: audit.clone(),
         purposes: config.recognition.purposes.clone().into(),
         max_search_far: config.recognition.max_search_far,
-        quota: SearchQuota {
-            store: store.clone(),
-            per_day: config.recognition.max_searches_per_day,
-        },
+        max_searches_per_day: config.recognition.max_searches_per_day,
         clock: Arc::clone(&pipeline.clock),
     })
 }

@@ -6,7 +6,7 @@
 pub mod candidates;
 pub(crate) mod disclosure;
 pub mod enroll;
-pub mod quota;
+mod quota;
 pub(crate) mod rejection;
 pub mod search;
 pub mod similar;
@@ -20,8 +20,6 @@ use facescan_clock::Clock;
 use facescan_pipeline::context::RequestContext;
 use facescan_store::{Collection, CollectionKey, CollectionKind, Store};
 use uuid::Uuid;
-
-use quota::SearchQuota;
 
 use super::{calibration::Calibrations, error::RecognitionError, index::FaceIndex};
 
@@ -40,8 +38,8 @@ pub struct Collections {
     pub purposes: Arc<[String]>,
     /// The highest false accept rate of a search. It decides the lowest threshold.
     pub max_search_far: f64,
-    /// Limits the searches of a caller.
-    pub quota: SearchQuota,
+    /// The most searches of a caller in 24 hours. 0 is no limit.
+    pub max_searches_per_day: u32,
     /// The clock that decides whose time is over.
     pub clock: Arc<dyn Clock>,
 }

@@ -13,7 +13,6 @@ use facescan_recognition::{
     calibration::Calibrations,
     collections::{
         Collections,
-        quota::SearchQuota,
         similar::{SimilarFaces, Wanted},
     },
     index::{FaceIndex, IndexContents, IndexError, IndexKind, IndexQuery, IndexState, Proposals},
@@ -76,10 +75,7 @@ impl UnderTest {
             index: Arc::new(counted),
             calibrations: Arc::new(Calibrations::load(&[]).unwrap()),
             max_search_far: 1.0,
-            quota: SearchQuota {
-                store: store.clone(),
-                per_day: 0,
-            },
+            max_searches_per_day: 0,
             audit: AuditLog::start(AuditLevel::Off, audit, Arc::clone(&clock)),
             purposes: Arc::new([]),
             clock,

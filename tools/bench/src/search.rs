@@ -21,7 +21,6 @@ use facescan_recognition::{
     calibration::Calibrations,
     collections::{
         Collections, key,
-        quota::SearchQuota,
         similar::{SimilarFaces, Wanted},
     },
     index::FaceIndex,
@@ -165,10 +164,7 @@ fn collections(
         audit: AuditLog::start(AuditLevel::Off, store.clone(), Arc::clone(&clock)),
         purposes: Arc::new([]),
         max_search_far: 1.0,
-        quota: SearchQuota {
-            store: store.clone(),
-            per_day: 0,
-        },
+        max_searches_per_day: 0,
         clock,
     })
 }

@@ -97,8 +97,7 @@ impl Collections {
             true => faces.iter().filter(|face| face.is_ok()).count(),
             false => 0,
         };
-        let now = self.clock.now();
-        self.quota.take(context, searches, now).await?;
+        self.take_searches(context, searches).await?;
         let mut outcomes = Vec::with_capacity(faces.len());
         let mut accepted = Vec::new();
         for face in faces {

@@ -5,37 +5,31 @@
 
 use facescan_audit::AuditError;
 use facescan_pipeline::context::RequestContext;
-use facescan_store::{SearchCount, Searcher, Store, StoreError, TakenSearches};
+use facescan_store::{SearchCount, Searcher, StoreError, TakenSearches};
 use time::OffsetDateTime;
 
+use super::Collections;
 use crate::error::RecognitionError;
 
-/// Limits the searches of each key, or of each tenant if access is not controlled. Cheap to clone.
-#[derive(Clone)]
-pub struct SearchQuota {
-    /// The counts of all callers.
-    pub store: Store,
-    /// The most searches in 24 hours. 0 is no limit.
-    pub per_day: u32,
-}
-
-impl SearchQuota {
-    /// Takes searches from the quota of the caller: all of them, or none. A search that fails later stays counted.
+impl Collections {
+    /// Takes searches from the quota of the caller, which is a key, or a tenant if access is not controlled: all of them, or none.
+    /// A search that fails later stays counted.
     ///
     /// # Errors
     /// [`RecognitionError::TooManySearches`] with the time until the caller may search again, or
     /// [`RecognitionError::Audit`] if the searches cannot be counted.
-    pub async fn take(
+    pub(crate) async fn take_searches(
         &self,
         context: &RequestContext,
         searches: usize,
-        now: OffsetDateTime,
     ) -> Result<(), RecognitionError> {
-        if self.per_day == 0 || searches == 0 {
+        if self.max_searches_per_day == 0 || searches == 0 {
             return Ok(());
         }
-        let searcher = self.searcher(context);
-        let taken = self.store.take_searches(searcher, searches as u64, now);
+        let now = self.clock.now();
+        let taken = self
+            .store
+            .take_searches(self.searcher(context), searches as u64, now);
         match taken.await.map_err(uncounted)? {
             TakenSearches::Taken => Ok(()),
             TakenSearches::Exceeded(before) => Err(self.exceeded(before, now)),
@@ -45,18 +39,15 @@ impl SearchQuota {
     /// Checks that the caller has a search left, before work that a search needs.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
-    pub async fn check(
-        &self,
-        context: &RequestContext,
-        now: OffsetDateTime,
-    ) -> Result<(), RecognitionError> {
-        if self.per_day == 0 {
+    /// [`RecognitionError::TooManySearches`] or [`RecognitionError::Audit`].
+    pub async fn check_quota(&self, context: &RequestContext) -> Result<(), RecognitionError> {
+        if self.max_searches_per_day == 0 {
             return Ok(());
         }
+        let now = self.clock.now();
         let counted = self.store.count_searches(self.searcher(context), now);
         let counted = counted.await.map_err(uncounted)?;
-        match counted.searches < u64::from(self.per_day) {
+        match counted.searches < u64::from(self.max_searches_per_day) {
             true => Ok(()),
             false => Err(self.exceeded(counted, now)),
         }
@@ -66,19 +57,19 @@ impl SearchQuota {
         Searcher {
             tenant: &context.principal.tenant,
             key_id: context.principal.key_id.as_deref(),
-            limit: self.per_day.into(),
+            limit: self.max_searches_per_day.into(),
         }
     }
 
     fn exceeded(&self, counted: SearchCount, now: OffsetDateTime) -> RecognitionError {
         let end = match counted.next_end {
-            Some(end) if counted.searches >= u64::from(self.per_day) => end,
+            Some(end) if counted.searches >= u64::from(self.max_searches_per_day) => end,
             // Fewer searches are allowed at once.
             _ => now,
         };
         let wait = (end - now).max(time::Duration::SECOND);
         RecognitionError::TooManySearches {
-            limit: self.per_day,
+            limit: self.max_searches_per_day,
             retry_after: wait.unsigned_abs(),
         }
     }

@@ -229,9 +229,7 @@ impl Collections {
         for vector in vectors {
             check_vector(collection, vector)?;
         }
-        self.quota
-            .take(context, vectors.len(), self.clock.now())
-            .await?;
+        self.take_searches(context, vectors.len()).await?;
         // At the same time, so that they share a pass over the memory.
         let searches = vectors
             .iter()
@@ -274,14 +272,6 @@ impl Collections {
             ),
         }
         .into())
-    }
-
-    /// Checks that the caller has searches left, without taking one.
-    ///
-    /// # Errors
-    /// The errors of [`SearchQuota::check`](super::quota::SearchQuota::check).
-    pub async fn check_quota(&self, context: &RequestContext) -> Result<(), RecognitionError> {
-        self.quota.check(context, self.clock.now()).await
     }
 
     async fn search_for(

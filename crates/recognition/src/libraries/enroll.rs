@@ -56,8 +56,7 @@ impl Libraries {
             true => 0,
             false => comparable(library, images.iter().flatten()).count(),
         };
-        let now = collections.clock.now();
-        collections.quota.take(context, searches, now).await?;
+        collections.take_searches(context, searches).await?;
         let mut outcomes = Vec::with_capacity(images.len());
         let mut accepted = Vec::new();
         for faces in images {
