@@ -19,29 +19,33 @@ const MODELS: &str =
 
 /// Returns what is wrong with an object. The fields of `hidden` are known, although the schema does not have them.
 pub(super) fn check(shape: &Shape, tree: &Value, hidden: &[&str]) -> Vec<FieldError> {
-    let mut check = Check {
-        shape,
-        hidden,
-        errors: Vec::new(),
-    };
-    check.value(shape.root(), tree, "");
-    check.errors
+    errors_of((shape, hidden), shape.root(), (tree, ""))
 }
 
 impl Shape {
     /// Returns what is wrong with the value of one field, whatever the others are. A field that does not exist allows every
     /// value.
     pub fn check_field(&self, name: &str, value: &Value) -> Vec<FieldError> {
-        let mut check = Check {
-            shape: self,
-            hidden: &[],
-            errors: Vec::new(),
-        };
-        if let Some(property) = self.property(name) {
-            check.value(property, value, name);
-        }
-        check.errors
+        let property = self.property(name);
+        property.map_or_else(Vec::new, |property| {
+            errors_of((self, &[]), property, (value, name))
+        })
     }
+}
+
+/// Returns what is wrong with the value at a path.
+fn errors_of(
+    (shape, hidden): (&Shape, &[&str]),
+    schema: &Value,
+    (value, path): (&Value, &str),
+) -> Vec<FieldError> {
+    let mut check = Check {
+        shape,
+        hidden,
+        errors: Vec::new(),
+    };
+    check.value(schema, value, path);
+    check.errors
 }
 
 struct Check<'a> {
@@ -169,27 +173,18 @@ impl<'a> Check<'a> {
         if let &[only] = choices {
             return self.value(only, value, path);
         }
-        let is_allowed = choices.iter().any(|choice| {
-            let mut alone = Check {
-                shape: self.shape,
-                hidden: self.hidden,
-                errors: Vec::new(),
-            };
-            alone.value(choice, value, path);
-            alone.errors.is_empty()
-        });
-        if is_allowed {
+        let of = (self.shape, self.hidden);
+        let mut wrong = choices
+            .iter()
+            .map(|choice| errors_of(of, choice, (value, path)));
+        if wrong.any(|errors| errors.is_empty()) {
             return;
         }
         let Some((tag, words)) = tag(choices) else {
             return match value.as_str().map(|word| (word, single_words(choices))) {
                 Some((word, words)) if !words.is_empty() => {
-                    let mut error = FieldError::not_allowed(path, describe(self.shape, schema));
-                    if let Some(meant) = super::nearest(word, words) {
-                        error.detail += &format!("; did you mean `{meant}`?");
-                        error.did_you_mean = Some(meant.to_owned());
-                    }
-                    self.add(error);
+                    let error = FieldError::not_allowed(path, describe(self.shape, schema));
+                    self.add(error.meaning(super::nearest(word, words)));
                 }
                 _ => self.refuse(schema, path),
             };

@@ -10,7 +10,7 @@ use utoipa::{
     openapi::{RefOr, Schema, schema::AdditionalProperties},
 };
 
-use super::{FieldError, FieldErrors, MAX_ERRORS, Reading, Shape, check, wording};
+use super::{FieldError, FieldErrors, Reading, Shape, check, read_unless, wording};
 
 /// The longest JSON text of a list or an object, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 16;
@@ -38,14 +38,7 @@ pub fn read_options<O: Options>(tree: &Value) -> Result<O, FieldErrors> {
         tree => (tree.clone(), Vec::new()),
     };
     errors.extend(check::check(&shape, &tree, O::HIDDEN));
-    if errors.is_empty() {
-        match O::from_tree(&tree) {
-            Ok(read) => return Ok(read),
-            Err(error) => errors.push(error),
-        }
-    }
-    errors.truncate(MAX_ERRORS);
-    Err(FieldErrors::from_options(errors))
+    read_unless(errors, "option", || O::from_tree(&tree))
 }
 
 /// Checks the ranges of options that were not read with [`read_options`], such as those of a command line.
@@ -65,11 +58,7 @@ pub fn checked<O: Options>(options: O) -> Result<O, FieldErrors> {
             .filter(|(_, value)| value.is_null())
             .map(|(name, _)| FieldError::not_allowed(name, "a finite number")),
     );
-    if errors.is_empty() {
-        Ok(options)
-    } else {
-        Err(FieldErrors::from_options(errors))
-    }
+    read_unless(errors, "option", || Ok(options))
 }
 
 /// Parses the texts of lists and objects.

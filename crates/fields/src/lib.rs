@@ -118,12 +118,16 @@ impl FieldError {
     ) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
         let meant = word.and_then(|word| nearest(word, words.iter().copied()));
-        let mut error = Self::not_allowed(field, describe::words(&words));
+        Self::not_allowed(field, describe::words(&words)).meaning(meant)
+    }
+
+    /// Adds what was probably meant.
+    fn meaning(mut self, meant: Option<&str>) -> Self {
         if let Some(meant) = meant {
-            error.detail += &format!("; did you mean `{meant}`?");
-            error.did_you_mean = Some(meant.to_owned());
+            self.detail += &format!("; did you mean `{meant}`?");
+            self.did_you_mean = Some(meant.to_owned());
         }
-        error
+        self
     }
 
     /// Returns the error of the same field inside `outer`.
@@ -222,11 +226,20 @@ fn read_as<T: DeserializeOwned>(
     tree: &Value,
     noun: &'static str,
 ) -> Result<T, FieldErrors> {
-    let mut errors = check::check(shape, tree, &[]);
+    let errors = check::check(shape, tree, &[]);
+    read_unless(errors, noun, || groups::read_group(tree))
+}
+
+/// Reads what has no mistakes so far.
+fn read_unless<T>(
+    mut errors: Vec<FieldError>,
+    noun: &'static str,
+    read: impl FnOnce() -> Result<T, FieldError>,
+) -> Result<T, FieldErrors> {
     if errors.is_empty() {
-        match serde_path_to_error::deserialize(tree) {
+        match read() {
             Ok(read) => return Ok(read),
-            Err(error) => errors.push(wording::field_error(error.path(), error.inner())),
+            Err(error) => errors.push(error),
         }
     }
     errors.truncate(MAX_ERRORS);
