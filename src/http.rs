@@ -140,9 +140,9 @@ fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
     let server = &app.config.server;
     ServerOptions {
         tls,
-        header_timeout: server.header_timeout(),
+        header_timeout: server.header_timeout_ms.duration(),
         reading: ReadingLimit {
-            grace: server.header_timeout(),
+            grace: server.header_timeout_ms.duration(),
             bytes_per_s: server.min_response_bytes_per_s,
         },
         max_connections: server.max_connections,

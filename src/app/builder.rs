@@ -247,7 +247,7 @@ async fn queue(
     store: &Store,
     runner: &Runner,
 ) -> anyhow::Result<Arc<dyn WorkQueue>> {
-    let poll = config.batches.poll();
+    let poll = config.batches.poll_ms.duration();
     let Some(url) = &config.batches.queue else {
         let notifications = store.notifications();
         return Ok(Arc::new(DatabaseQueue::new(notifications, poll)));
@@ -307,8 +307,8 @@ pub async fn open_store(config: &Config, observer: Observer) -> anyhow::Result<S
     let settings = StoreSettings {
         url: config.database_url(),
         max_connections: config.database.max_connections,
-        acquire_timeout: config.database.acquire_timeout(),
-        call_timeout: config.database.call_timeout(),
+        acquire_timeout: config.database.acquire_timeout_ms.duration(),
+        call_timeout: config.database.call_timeout_ms.duration(),
     };
     Store::open(&settings, observer)
         .await

@@ -74,7 +74,7 @@ fn limit_connections(server: &mut Server) {
 
 async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let address = (config.server.host.clone(), config.server.port);
-    let deadline = config.server.shutdown_timeout();
+    let deadline = config.server.shutdown_timeout_ms.duration();
     let tls = open_tls(&config.server)?;
     let app = Arc::new(parts.start(config).await?);
     let listener = TcpListener::bind(&address).await.with_context(|| {

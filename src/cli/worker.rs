@@ -140,7 +140,7 @@ pub fn run_on(
     let _traces = start_telemetry(&config)?;
     let parts = open(&config)?;
     run_to_shutdown(async {
-        let deadline = config.server.shutdown_timeout();
+        let deadline = config.server.shutdown_timeout_ms.duration();
         let chunks = args.chunks.unwrap_or(match config.batches.workers {
             0 => DEFAULT_CHUNKS,
             workers => workers,

@@ -122,7 +122,7 @@ impl Worker {
                 }
             };
             let poll = match failures {
-                0 => self.batches.config.batches.poll(),
+                0 => self.batches.config.batches.poll_ms.duration(),
                 _ => self.backoff(failures),
             };
             // Half of the wait is random, so that workers do not ask together.
@@ -165,7 +165,7 @@ impl Worker {
             models_keys: self.models_keys.clone(),
             except,
             now,
-            until: now + self.batches.config.batches.lease(),
+            until: now + self.batches.config.batches.lease_ms.duration(),
         };
         self.batches.store.claim_chunk(&request).await
     }
@@ -195,7 +195,8 @@ impl Worker {
     /// Returns how long to wait before attempt `attempt + 1`: a random part of a limit that doubles with each attempt.
     fn backoff(&self, attempt: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1).min(20));
-        let limit = self.batches.config.batches.retry().saturating_mul(doubled);
+        let first = self.batches.config.batches.retry_ms.duration();
+        let limit = first.saturating_mul(doubled);
         limit.min(MAX_RETRY).mul_f64((self.jitter)())
     }
 }

@@ -12,6 +12,7 @@ use url::Url;
 use super::{
     checks::must,
     masks::{hidden, masked, masked_url},
+    milliseconds::Milliseconds,
     traces::is_header,
 };
 
@@ -25,15 +26,15 @@ pub struct Batches {
     #[garde(range(min = 1, max = 1024))]
     pub in_flight: usize,
     #[garde(range(min = 100, max = 3_600_000))]
-    pub lease_ms: u64,
+    pub lease_ms: Milliseconds,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub item_timeout_ms: u64,
+    pub item_timeout_ms: Milliseconds,
     #[garde(range(min = 1, max = 100))]
     pub max_attempts: u32,
     #[garde(range(max = 600_000))]
-    pub retry_ms: u64,
+    pub retry_ms: Milliseconds,
     #[garde(range(min = 10, max = 600_000))]
-    pub poll_ms: u64,
+    pub poll_ms: Milliseconds,
     #[garde(range(min = 1, max = 1 << 20))]
     pub max_event_streams: usize,
     #[garde(range(max = 87_600))]
@@ -51,26 +52,6 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Returns the length of a lease.
-    pub fn lease(&self) -> Duration {
-        Duration::from_millis(self.lease_ms)
-    }
-
-    /// Returns the time limit of one attempt of an item.
-    pub fn item_timeout(&self) -> Duration {
-        Duration::from_millis(self.item_timeout_ms)
-    }
-
-    /// Returns the time between two looks for work.
-    pub fn poll(&self) -> Duration {
-        Duration::from_millis(self.poll_ms)
-    }
-
-    /// Returns the longest wait before the second attempt of an item.
-    pub fn retry(&self) -> Duration {
-        Duration::from_millis(self.retry_ms)
-    }
-
     /// Returns how long a batch is kept. `None` means forever.
     pub fn ttl(&self) -> Option<Duration> {
         let hours = u64::from(self.ttl_hours);

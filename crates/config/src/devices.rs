@@ -12,6 +12,8 @@ use garde::Validate;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Error, Value, from_value, json};
 
+use super::milliseconds::Milliseconds;
+
 /// Section `devices`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
 pub struct Devices {
@@ -40,7 +42,7 @@ pub struct Devices {
     #[garde(range(min = self.breaker_cooldown_ms, max = 86_400_000))]
     pub breaker_max_cooldown_ms: u64,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub run_timeout_ms: u64,
+    pub run_timeout_ms: Milliseconds,
     #[garde(range(max = 1_000_000_000))]
     pub check_interval_batches: u64,
 }
@@ -92,11 +94,6 @@ impl Devices {
     pub fn breaker_cooldowns(&self) -> (Duration, Duration) {
         let [first, longest] = [self.breaker_cooldown_ms, self.breaker_max_cooldown_ms];
         (Duration::from_millis(first), Duration::from_millis(longest))
-    }
-
-    /// Returns how long a run may take.
-    pub fn run_timeout(&self) -> Duration {
-        Duration::from_millis(self.run_timeout_ms)
     }
 
     /// Returns the interval of checks in batches. `None` checks no batch.

@@ -21,6 +21,7 @@ mod error;
 mod load;
 mod log;
 mod masks;
+mod milliseconds;
 mod openid;
 mod options;
 mod origin;
@@ -49,6 +50,7 @@ pub use self::{
     error::*,
     log::*,
     masks::shown,
+    milliseconds::*,
     openid::*,
     options::*,
     origin::*,

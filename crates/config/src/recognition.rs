@@ -2,7 +2,7 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use garde::Validate;
 use secrecy::SecretString;
@@ -12,6 +12,7 @@ use url::Url;
 use super::{
     checks::{is_path, must},
     masks::{hidden, masked_url},
+    milliseconds::Milliseconds,
     traces::is_header,
     urls::is_http,
 };
@@ -57,14 +58,7 @@ pub struct QdrantServer {
     #[garde(custom(must(|text: &String| is_prefix(text))))]
     pub prefix: String,
     #[garde(range(min = 1, max = 600_000))]
-    pub timeout_ms: u64,
-}
-
-impl QdrantServer {
-    /// Returns the time limit of a request.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms)
-    }
+    pub timeout_ms: Milliseconds,
 }
 
 fn is_prefix(text: &str) -> bool {

@@ -2,13 +2,13 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf};
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::checks::must;
+use super::{checks::must, milliseconds::Milliseconds};
 
 /// The largest value of `server.max_images_per_request`.
 pub const MAX_IMAGES: usize = 4096;
@@ -38,25 +38,13 @@ pub struct Server {
     #[garde(range(min = 1, max = 1 << 20))]
     pub max_connections: usize,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub header_timeout_ms: u64,
+    pub header_timeout_ms: Milliseconds,
     #[garde(range(max = 1 << 30))]
     pub min_body_bytes_per_s: u64,
     #[garde(range(max = 1 << 30))]
     pub min_response_bytes_per_s: u64,
     #[garde(range(max = 600_000))]
-    pub shutdown_timeout_ms: u64,
-}
-
-impl Server {
-    /// Returns how long a client may take to send the head of a request, and how long a connection may be idle.
-    pub fn header_timeout(&self) -> Duration {
-        Duration::from_millis(self.header_timeout_ms)
-    }
-
-    /// Returns how long requests in flight may take at shutdown.
-    pub fn shutdown_timeout(&self) -> Duration {
-        Duration::from_millis(self.shutdown_timeout_ms)
-    }
+    pub shutdown_timeout_ms: Milliseconds,
 }
 
 /// Section `metrics`.
@@ -104,14 +92,7 @@ pub struct Admission {
     #[garde(range(min = 1, max = MAX_ADMITTED))]
     pub bulk_min_images: usize,
     #[garde(range(max = 3_600_000))]
-    pub bulk_max_wait_ms: u64,
-}
-
-impl Admission {
-    /// Returns how long a bulk image waits before it overtakes interactive images.
-    pub fn bulk_max_wait(&self) -> Duration {
-        Duration::from_millis(self.bulk_max_wait_ms)
-    }
+    pub bulk_max_wait_ms: Milliseconds,
 }
 
 /// The numbers of images that are admitted at a time.

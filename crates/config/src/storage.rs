@@ -2,13 +2,13 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use garde::Validate;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::{checks::must, masks::masked};
+use super::{checks::must, masks::masked, milliseconds::Milliseconds};
 
 /// Section `database`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -21,23 +21,11 @@ pub struct Database {
     #[garde(range(min = 1, max = 1000))]
     pub max_connections: u32,
     #[garde(range(min = 1, max = 600_000))]
-    pub acquire_timeout_ms: u64,
+    pub acquire_timeout_ms: Milliseconds,
     #[garde(range(min = 1, max = 600_000))]
-    pub call_timeout_ms: u64,
+    pub call_timeout_ms: Milliseconds,
     #[garde(skip)]
     pub migrate_on_start: bool,
-}
-
-impl Database {
-    /// Returns how long to wait for a connection before the store counts as unavailable.
-    pub fn acquire_timeout(&self) -> Duration {
-        Duration::from_millis(self.acquire_timeout_ms)
-    }
-
-    /// Returns how long a call may take before the store counts as unavailable.
-    pub fn call_timeout(&self) -> Duration {
-        Duration::from_millis(self.call_timeout_ms)
-    }
 }
 
 /// Section `store`.

@@ -2,13 +2,11 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::time::Duration;
-
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use super::checks::must;
+use super::{checks::must, milliseconds::Milliseconds};
 
 /// Section `urls`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -22,9 +20,9 @@ pub struct Urls {
     #[garde(skip)]
     pub allow_private: bool,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub connect_timeout_ms: u64,
+    pub connect_timeout_ms: Milliseconds,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub timeout_ms: u64,
+    pub timeout_ms: Milliseconds,
     #[garde(range(max = 20))]
     pub max_redirects: usize,
     #[garde(range(min = 1, max = 1 << 32))]
@@ -43,18 +41,6 @@ pub(super) fn is_printable(text: &str) -> bool {
 /// Returns whether a URL has a scheme of HTTP.
 pub(super) fn is_http(url: &Url) -> bool {
     ["http", "https"].contains(&url.scheme())
-}
-
-impl Urls {
-    /// Returns the time limit for resolving a host and connecting to it.
-    pub fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
-    }
-
-    /// Returns the time limit for one image, with its redirects.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms)
-    }
 }
 
 /// A scheme that may be fetched.

@@ -98,7 +98,7 @@ impl Loader<'_> {
             grouping,
             health: Arc::clone(&active.health),
             self_test: Arc::new(self_test),
-            run_timeout: self.config.devices.run_timeout(),
+            run_timeout: self.config.devices.run_timeout_ms.duration(),
             check_every: self.config.devices.check_interval(),
             must_be_finite: true,
         };

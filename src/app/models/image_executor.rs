@@ -118,7 +118,7 @@ impl Loader<'_> {
             open,
             health: Arc::clone(&active.health),
             probe: Arc::clone(probe),
-            run_timeout: self.config.devices.run_timeout(),
+            run_timeout: self.config.devices.run_timeout_ms.duration(),
             check_every: self.config.devices.check_interval(),
         };
         Ok((device, active))

@@ -67,7 +67,7 @@ pub async fn watch(State(state): State<AppState>, mut request: Request, next: Ne
     let server = &state.config.server;
     let pace = Pace {
         bytes_per_s: server.min_body_bytes_per_s,
-        grace: server.header_timeout(),
+        grace: server.header_timeout_ms.duration(),
     };
     let arrival = Arc::new(Arrival::default());
     request.extensions_mut().insert(Arc::clone(&arrival));

@@ -314,7 +314,7 @@ impl<'a> ChunkRun<'a> {
     /// Extends the lease three times in its length. Returns when it is lost.
     async fn extend_lease(&self) -> LeaseLost {
         let batches = &self.worker.batches;
-        let length = batches.config.batches.lease();
+        let length = batches.config.batches.lease_ms.duration();
         loop {
             tokio::time::sleep(length / 3).await;
             let until = batches.clock().now() + length;

@@ -204,7 +204,7 @@ impl ItemRunner<'_> {
         let tenant = &self.context.principal.tenant;
         let admission = &runner.admission;
         let _admitted = admission.admit(tenant, self.context.priority, 1).await;
-        let limit = self.batches.config.batches.item_timeout();
+        let limit = self.batches.config.batches.item_timeout_ms.duration();
         let context = RequestContext {
             deadline: Some(self.batches.clock().monotonic() + limit),
             ..self.context.clone()

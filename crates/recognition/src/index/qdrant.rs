@@ -56,8 +56,8 @@ impl QdrantIndex {
         let key = settings.api_key.as_ref().map(SecretString::expose_secret);
         let client = Qdrant::from_url(url.as_str())
             .api_key(key)
-            .timeout(settings.timeout())
-            .connect_timeout(settings.timeout())
+            .timeout(settings.timeout_ms.duration())
+            .connect_timeout(settings.timeout_ms.duration())
             // The check waits for the server and prints to the standard output.
             .skip_compatibility_check()
             .build()?;

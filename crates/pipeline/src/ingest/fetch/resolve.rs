@@ -59,7 +59,7 @@ pub(in crate::ingest) fn guarded_client(
         .dns_resolver(Arc::new(resolver))
         // Callers choose the hosts, so the number of idle connections would have no bound.
         .pool_max_idle_per_host(0)
-        .connect_timeout(urls.connect_timeout())
+        .connect_timeout(urls.connect_timeout_ms.duration())
         .user_agent(&urls.user_agent);
     Ok((client, guard))
 }

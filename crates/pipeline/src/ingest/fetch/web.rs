@@ -50,7 +50,7 @@ impl WebFetcher {
         Ok(Self {
             client,
             guard,
-            timeout: urls.timeout(),
+            timeout: urls.timeout_ms.duration(),
             max_redirects: urls.max_redirects,
         })
     }

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use facescan_config::{Config, HostPattern, Scheme, Sources};
+use facescan_config::{Config, HostPattern, Milliseconds, Scheme, Sources};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -148,8 +148,8 @@ fn settings() -> Urls {
         schemes: vec![Scheme::Http, Scheme::Https],
         allow_private: true,
         // A loaded machine gets the time that it needs. Servers that must time out never answer.
-        connect_timeout_ms: 60_000,
-        timeout_ms: 60_000,
+        connect_timeout_ms: Milliseconds(60_000),
+        timeout_ms: Milliseconds(60_000),
         ..Config::load(&Sources::default()).unwrap().0.urls
     }
 }
@@ -394,7 +394,7 @@ async fn a_server_that_stalls_times_out() {
     })
     .await;
     let urls = Urls {
-        timeout_ms: 50,
+        timeout_ms: Milliseconds(50),
         ..settings()
     };
     let fetcher = WebFetcher::new(&urls, Names::usual()).unwrap();
