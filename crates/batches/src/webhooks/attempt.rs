@@ -97,7 +97,8 @@ impl Attempt {
     fn failed(&self, failure: NotDelivered, at: OffsetDateTime) -> (AttemptResult, Delivery) {
         let NotDelivered { reason, is_final } = failure;
         let delivery = &self.delivery;
-        let retry_at = next_attempt(delivery, at, self.random);
+        let made = (delivery.created_at, delivery.attempts);
+        let retry_at = next_attempt(made, at, self.random);
         tracing::warn!(
             webhook = %delivery.webhook.id,
             batch = %delivery.batch_id,
@@ -160,60 +161,36 @@ impl Attempt {
     }
 }
 
-/// Returns when a message is tried again, or `None` if it is given up. `random` is from 0 to 1.
+/// Returns when a message of a time is tried again after so many attempts, or `None` if it is given up. `random` is from 0 to 1.
 fn next_attempt(
-    delivery: &DueDelivery,
+    (created_at, attempts): (OffsetDateTime, u32),
     now: OffsetDateTime,
     random: f64,
 ) -> Option<OffsetDateTime> {
-    let waits = delivery.attempts.saturating_sub(1).min(16);
+    let waits = attempts.saturating_sub(1).min(16);
     let wait = FIRST_WAIT
         .saturating_mul(4_u32.saturating_pow(waits))
         .min(MAX_WAIT);
     let at = now + wait.mul_f64(0.5 + random / 2.0);
-    (at < delivery.created_at + TRIED_FOR).then_some(at)
+    (at < created_at + TRIED_FOR).then_some(at)
 }
 
 #[cfg(test)]
 mod tests {
-    use facescan_store::{Webhook, WebhookEvent, WebhookHealth};
-    use uuid::Uuid;
-
     use super::*;
-
-    fn delivery(attempts: u32) -> DueDelivery {
-        DueDelivery {
-            id: Uuid::nil(),
-            webhook: Webhook {
-                id: Uuid::nil(),
-                tenant: "one".to_owned(),
-                batch_id: None,
-                url: "https://example.com/".to_owned(),
-                host: None,
-                secret: "".into(),
-                created_at: OffsetDateTime::UNIX_EPOCH,
-                old_secret: None,
-                health: WebhookHealth::default(),
-            },
-            batch_id: Uuid::nil(),
-            event: WebhookEvent::BatchDone,
-            created_at: OffsetDateTime::UNIX_EPOCH,
-            attempts,
-        }
-    }
 
     #[test]
     fn waits_grow_and_a_message_is_given_up_after_a_day() {
         let now = OffsetDateTime::UNIX_EPOCH;
         let wait = |attempts, random| {
-            let next = next_attempt(&delivery(attempts), now, random).unwrap();
+            let next = next_attempt((now, attempts), now, random).unwrap();
             (next - now).as_seconds_f64()
         };
         assert_eq!((wait(1, 0.0), wait(1, 1.0)), (2.5, 5.0));
         assert_eq!((wait(2, 1.0), wait(3, 1.0)), (20.0, 80.0));
         assert_eq!((wait(9, 0.0), wait(1000, 1.0)), (3600.0, 7200.0));
         let late = now + TRIED_FOR - Duration::from_secs(3600);
-        assert!(next_attempt(&delivery(9), late, 0.0).is_none());
-        assert!(next_attempt(&delivery(1), late, 0.0).is_some());
+        assert!(next_attempt((now, 9), late, 0.0).is_none());
+        assert!(next_attempt((now, 1), late, 0.0).is_some());
     }
 }
