@@ -1,7 +1,7 @@
 //! Enrollment: faces are added to a subject, if they are good enough and belong to nobody else.
 
 use facescan_audit::AuditEvent;
-use facescan_pipeline::context::RequestContext;
+use facescan_pipeline::{context::RequestContext, core::error::InvalidOption};
 use facescan_store::{Collection, CollectionKind, Enrolled, NewEnrollment};
 use serde_json::json;
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use super::{
     Collections,
     disclosure::round_down,
     key,
-    search::check_vector,
+    search::has_vector_space,
     similar::{SimilarFace, Wanted},
 };
 use crate::{error::RecognitionError, verify::FaceVector};
@@ -88,10 +88,14 @@ impl Collections {
         faces: Vec<Result<FaceToEnroll, Rejection>>,
     ) -> Result<Vec<EnrollOutcome>, RecognitionError> {
         let faces = faces.into_iter().map(|face| match face {
-            Ok(face) => with_vector_space(target.collection, face),
+            Ok(face) => match has_vector_space(target.collection, &face.vector)? {
+                true => Ok(Ok(face)),
+                false => Ok(Err(Rejection::VectorSpaceMismatch)),
+            },
             Err(rejection) => Ok(Err(rejection)),
         });
-        let faces: Vec<Result<FaceToEnroll, Rejection>> = faces.collect::<Result<_, _>>()?;
+        let faces: Vec<Result<FaceToEnroll, Rejection>> =
+            faces.collect::<Result<_, InvalidOption>>()?;
         let comparison = self.comparison(target).await?;
         let searches = match comparison.compares() {
             true => faces.iter().filter(|face| face.is_ok()).count(),
@@ -203,20 +207,6 @@ struct Comparison {
 impl Comparison {
     fn compares(&self) -> bool {
         !self.suppressions.is_empty() || self.conflict_from.is_some()
-    }
-}
-
-/// Rejects a face whose vector space is not that of the collection.
-fn with_vector_space(
-    collection: &Collection,
-    face: FaceToEnroll,
-) -> Result<Result<FaceToEnroll, Rejection>, RecognitionError> {
-    match check_vector(collection, &face.vector) {
-        Ok(()) => Ok(Ok(face)),
-        Err(RecognitionError::CollectionVectorSpace { .. }) => {
-            Ok(Err(Rejection::VectorSpaceMismatch))
-        }
-        Err(error) => Err(error),
     }
 }
 

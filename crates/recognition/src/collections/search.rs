@@ -382,24 +382,28 @@ impl Collections {
 }
 
 /// Checks that a vector can be compared with those of a collection.
-pub(crate) fn check_vector(
-    collection: &Collection,
-    vector: &FaceVector,
-) -> Result<(), RecognitionError> {
-    if vector.vector_space != collection.vector_space {
-        return Err(RecognitionError::CollectionVectorSpace {
+fn check_vector(collection: &Collection, vector: &FaceVector) -> Result<(), RecognitionError> {
+    match has_vector_space(collection, vector)? {
+        true => Ok(()),
+        false => Err(RecognitionError::CollectionVectorSpace {
             face: vector.vector_space.clone(),
             collection: collection.vector_space.clone(),
-        });
+        }),
     }
-    if vector.values.len() != collection.dim as usize {
-        let detail = format!(
-            "must have {} values, as those of the collection",
-            collection.dim
-        );
-        return Err(InvalidOption::new("embedding", detail).into());
+}
+
+/// Returns whether a vector has the vector space of a collection. If it does, it must also have the dimension.
+pub(crate) fn has_vector_space(
+    collection: &Collection,
+    vector: &FaceVector,
+) -> Result<bool, InvalidOption> {
+    let has_space = vector.vector_space == collection.vector_space;
+    if has_space && vector.values.len() != collection.dim as usize {
+        let dim = collection.dim;
+        let detail = format!("must have {dim} values, as those of the collection");
+        return Err(InvalidOption::new("embedding", detail));
     }
-    Ok(())
+    Ok(has_space)
 }
 
 /// Returns the entry of a search.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Libraries;
 use crate::{
-    collections::{key, search::check_vector},
+    collections::{key, search::has_vector_space},
     error::RecognitionError,
     verify::FaceVector,
 };
@@ -115,19 +115,16 @@ impl Libraries {
         library: &Collection,
         (face, is_suppressed): (&FaceForLibrary, bool),
     ) -> Result<LibraryOutcome, RecognitionError> {
-        match check_vector(library, &face.vector) {
-            Ok(()) if is_suppressed => Ok(LibraryOutcome::Suppressed),
-            Ok(()) => Ok(LibraryOutcome::Enrolled(self.collections.clock.new_id())),
-            Err(RecognitionError::CollectionVectorSpace { .. }) => {
-                Ok(LibraryOutcome::VectorSpaceMismatch)
-            }
-            Err(error) => Err(error),
-        }
+        Ok(match has_vector_space(library, &face.vector)? {
+            false => LibraryOutcome::VectorSpaceMismatch,
+            true if is_suppressed => LibraryOutcome::Suppressed,
+            true => LibraryOutcome::Enrolled(self.collections.clock.new_id()),
+        })
     }
 }
 
 fn is_comparable(library: &Collection, face: &FaceForLibrary) -> bool {
-    check_vector(library, &face.vector).is_ok()
+    matches!(has_vector_space(library, &face.vector), Ok(true))
 }
 
 /// Returns the faces that can be compared with those of the suppression collections of a library.
