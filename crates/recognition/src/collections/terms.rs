@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use facescan_config::Recognition;
 use facescan_pipeline::core::error::InvalidOption;
-use facescan_store::{CollectionTerms, SubjectDetails, TermsChange};
-use serde_json::Value;
+use facescan_store::{CollectionTerms, SubjectDetails, TermsChange, has_nul};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -130,31 +129,19 @@ pub fn check_details(details: &SubjectDetails) -> Result<(), InvalidOption> {
             return Err(InvalidOption::new("consent.expires_at", detail));
         }
     }
-    let Some(metadata) = &details.metadata else {
+    let Some(metadata) = details.metadata.as_ref().map(ToString::to_string) else {
         return Ok(());
     };
-    if metadata.to_string().len() > MAX_METADATA {
+    if metadata.len() > MAX_METADATA {
         let detail = format!("must be at most {MAX_METADATA} bytes of JSON");
         return Err(InvalidOption::new("metadata", detail));
     }
-    if has_nul(metadata) {
+    // Postgres cannot store it.
+    if has_nul(&metadata) {
         let detail = "must not contain a NUL character";
         return Err(InvalidOption::new("metadata", detail));
     }
     Ok(())
-}
-
-/// Returns whether a text in a value has the character that Postgres cannot store.
-fn has_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(values) => values.iter().any(has_nul),
-        Value::Object(fields) => {
-            let mut fields = fields.iter();
-            fields.any(|(name, value)| name.contains('\0') || has_nul(value))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
 }
 
 /// Checks a text that people read.
