@@ -290,15 +290,10 @@ fn det_size() -> Schema {
         .schema_type(Type::String)
         .enum_values(Some(["fit"]))
         .description(Some("640, or the image's own side if that is shorter."));
-    let choice = OneOfBuilder::new()
-        .item(det_side())
-        .item(fit)
-        .item(ObjectBuilder::new().schema_type(Type::Null))
-        .description(Some(
-            "The size of the detector's input: its longer side, or `fit`.",
-        ))
-        .build();
-    Schema::OneOf(choice)
+    det_side_or(
+        fit,
+        "The size of the detector's input: its longer side, or `fit`.",
+    )
 }
 
 /// Returns the schema of a second size of the detector's input.
@@ -308,15 +303,19 @@ fn second_det_size() -> Schema {
         .minimum(Some(0))
         .maximum(Some(0))
         .description(Some("No second size."));
+    det_side_or(
+        none,
+        "A second, smaller side, for faces that fill the image, or 0 for none. One NMS covers both sizes.",
+    )
+}
+
+fn det_side_or(other: ObjectBuilder, description: &str) -> Schema {
     let choice = OneOfBuilder::new()
         .item(det_side())
-        .item(none)
+        .item(other)
         .item(ObjectBuilder::new().schema_type(Type::Null))
-        .description(Some(
-            "A second, smaller side, for faces that fill the image, or 0 for none. One NMS covers both sizes.",
-        ))
-        .build();
-    Schema::OneOf(choice)
+        .description(Some(description));
+    Schema::OneOf(choice.build())
 }
 
 #[cfg(test)]

@@ -128,11 +128,7 @@ impl<'a> Check<'a> {
 
     fn list(&mut self, schema: &'a Value, list: &[Value], path: &str) {
         let count = list.len() as u64;
-        let is_short = schema["minItems"]
-            .as_u64()
-            .is_some_and(|least| count < least);
-        let is_long = schema["maxItems"].as_u64().is_some_and(|most| count > most);
-        if is_short || is_long {
+        if is_outside((&schema["minItems"], &schema["maxItems"]), count) {
             return self.refuse(schema, path);
         }
         for (index, item) in list.iter().enumerate() {
@@ -149,18 +145,12 @@ impl<'a> Check<'a> {
             return;
         }
         let count = text.chars().count() as u64;
-        let is_short = schema["minLength"]
-            .as_u64()
-            .is_some_and(|least| count < least);
-        let is_long = schema["maxLength"]
-            .as_u64()
-            .is_some_and(|most| count > most);
         let is_malformed = match schema["format"].as_str() {
             Some("uuid") => Uuid::try_parse(text).is_err(),
             Some("date-time") => OffsetDateTime::parse(text, &Rfc3339).is_err(),
             _ => false,
         };
-        if is_short || is_long || is_malformed {
+        if is_malformed || is_outside((&schema["minLength"], &schema["maxLength"]), count) {
             self.refuse(schema, path);
         }
     }
@@ -250,6 +240,12 @@ fn hinted(error: FieldError, name: &str) -> FieldError {
         },
         None => error,
     }
+}
+
+/// Returns whether a count is not between two bounds, each of which can be absent.
+fn is_outside((least, most): (&Value, &Value), count: u64) -> bool {
+    least.as_u64().is_some_and(|least| count < least)
+        || most.as_u64().is_some_and(|most| count > most)
 }
 
 fn is_in_range(schema: &Value, number: &Number, is_integer: bool, is_float: bool) -> bool {

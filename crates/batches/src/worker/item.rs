@@ -93,41 +93,39 @@ impl ItemEnd {
         attempts: u32,
         max_attempts: u32,
     ) -> Option<ItemOutcome> {
-        Some(match self {
+        let (failure, code, detail) = match self {
             Self::Done {
                 scan,
                 result,
                 is_copy,
-            } => ItemOutcome::Ok {
-                position,
-                scan,
-                result,
-                is_copy,
-            },
-            Self::Failed {
-                failure: Failure::Wait,
-                ..
-            } => return None,
-            Self::Failed {
-                failure: Failure::Temporary,
-                code,
-                detail,
-            } if attempts < max_attempts => ItemOutcome::Retry {
-                position,
-                code,
-                detail,
-            },
+            } => {
+                return Some(ItemOutcome::Ok {
+                    position,
+                    scan,
+                    result,
+                    is_copy,
+                });
+            }
             Self::Failed {
                 failure,
                 code,
                 detail,
-            } => ItemOutcome::Failed {
+            } => (failure, code, detail),
+        };
+        match failure {
+            Failure::Wait => None,
+            Failure::Temporary if attempts < max_attempts => Some(ItemOutcome::Retry {
+                position,
+                code,
+                detail,
+            }),
+            Failure::Temporary | Failure::Permanent => Some(ItemOutcome::Failed {
                 position,
                 is_dead: failure == Failure::Temporary,
                 code,
                 detail,
-            },
-        })
+            }),
+        }
     }
 
     /// Returns the end of another item with the same image. Returns `None` if that item has to run itself.
@@ -157,8 +155,7 @@ impl ItemEnd {
 }
 
 /// The stored results of a chunk's images, found before its items run.
-#[derive(Default)]
-pub(super) struct KnownResults(HashMap<ContentHash, Uuid>);
+pub(super) type KnownResults = HashMap<ContentHash, Uuid>;
 
 /// What the items of a chunk share.
 pub(super) struct ItemRunner<'a> {
@@ -183,18 +180,18 @@ impl ItemRunner<'_> {
             runner.find_cached(self.context, plan, &hashes).await
         });
         match found {
-            Ok(found) => KnownResults(found.into_iter().collect()),
+            Ok(found) => found.into_iter().collect(),
             Err(error) => {
                 // Each item looks for itself then, and waits if it has to.
                 tracing::debug!(%error, "stored results cannot be looked up now");
-                KnownResults::default()
+                KnownResults::new()
             }
         }
     }
 
     /// Returns the end of an item whose result is known.
     pub(super) fn end_of_known(&self, item: &LeasedItem, known: &KnownResults) -> Option<ItemEnd> {
-        let id = known.0.get(&item.payload?)?;
+        let id = known.get(&item.payload?)?;
         (!item.has_source()).then(|| ItemEnd::of_scan(ScanOutcome::Cached(*id)))
     }
 
