@@ -12,9 +12,7 @@ use facescan_pipeline::{
     context::{Principal, RequestContext, RequestId},
     runner::{Runner, model_file},
 };
-use facescan_recognition::{
-    calibration::Calibrations, collections::Collections, libraries::Libraries,
-};
+use facescan_recognition::{calibration::Calibrations, collections::Collections};
 use facescan_store::{Model, Store, StoreError};
 use facescan_telemetry::metrics::Metrics;
 
@@ -60,8 +58,6 @@ pub struct App {
     pub calibrations: Arc<Calibrations>,
     /// Collections of enrolled faces.
     pub collections: Collections,
-    /// Collections whose faces are grouped into people.
-    pub libraries: Libraries,
     /// The pipeline that processes images.
     pub pipeline: Pipeline,
     /// The database.

@@ -28,9 +28,7 @@ use facescan_pipeline::{
     },
     runner::Runner,
 };
-use facescan_recognition::{
-    calibration::Calibrations, collections::Collections, libraries::Libraries,
-};
+use facescan_recognition::{calibration::Calibrations, collections::Collections};
 use facescan_store::{Observer, Store, StoreSettings};
 use facescan_telemetry::metrics::{Metrics, labels::Limit};
 
@@ -98,10 +96,6 @@ impl Parts {
         let batches = batches(&config, store.clone(), &runner, &collections).await?;
         Ok(App {
             audit_heads: audit_heads::open(&config, &store, (&clock, &metrics))?,
-            libraries: Libraries {
-                store: store.clone(),
-                collections: collections.clone(),
-            },
             collections,
             calibrations,
             access: Authenticator::new(&config, store.clone(), Arc::clone(&clock))?,

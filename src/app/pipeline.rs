@@ -89,7 +89,11 @@ fn decode_permits(config: &Config, clock: &Arc<dyn Clock>) -> PrioritySemaphore 
         tenant_images: config.imaging.decoded_images(),
         bytes: config.imaging.decoded_bytes(),
     };
-    PrioritySemaphore::new(limits, config.admission.bulk_max_wait_ms.duration(), Arc::clone(clock))
+    PrioritySemaphore::new(
+        limits,
+        config.admission.bulk_max_wait_ms.duration(),
+        Arc::clone(clock),
+    )
 }
 
 /// Loads the model of each operation that runs one.

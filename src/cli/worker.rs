@@ -66,7 +66,7 @@ pub(super) fn start(app: &Arc<App>, chunks: usize) -> BatchTasks {
     tasks.spawn(|app, stop| async move { app.erasures.sweep_until(stop).await });
     tasks.spawn(|app, stop| async move { app.retention.sweep_until(stop).await });
     tasks.spawn(|app, stop| async move { app.collections.sweep_until(&app.metrics, stop).await });
-    tasks.spawn(|app, stop| async move { app.libraries.work_until(&app.metrics, stop).await });
+    tasks.spawn(|app, stop| async move { app.collections.cluster_until(&app.metrics, stop).await });
     if let Some(heads) = app.audit_heads.clone() {
         tasks.spawn(|_, stop| async move { heads.publish_until(stop).await });
     }

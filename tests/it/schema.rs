@@ -116,7 +116,7 @@ async fn run_background_work_once(app: &TestApp) {
     // These have work only sometimes, and then fail too.
     app.app.erasures.sweep().await.ok();
     app.app.collections.expire().await.ok();
-    app.app.libraries.work_once().await.ok();
+    app.app.collections.cluster_once().await.ok();
 }
 
 fn refuse_commands(url: &str) {

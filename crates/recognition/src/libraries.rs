@@ -12,7 +12,7 @@ pub(crate) mod worker;
 
 use facescan_audit::AuditEvent;
 use facescan_pipeline::{context::RequestContext, core::error::InvalidOption};
-use facescan_store::{Collection, CollectionKind, Decided, Decision, Store};
+use facescan_store::{Collection, CollectionKind, Decided, Decision};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -21,27 +21,18 @@ use super::{
     error::RecognitionError,
 };
 
-/// The libraries of all tenants. Cheap to clone.
-#[derive(Clone)]
-pub struct Libraries {
-    /// The people and the clusterings in the database.
-    pub store: Store,
-    /// The collections that libraries are.
-    pub collections: Collections,
-}
-
-impl Libraries {
+impl Collections {
     /// Returns a library of the caller's tenant.
     ///
     /// # Errors
     /// [`RecognitionError::NoCollection`] if there is none with this id, or [`RecognitionError::NoLibrary`] if it is another
     /// kind of collection.
-    pub async fn of(
+    pub async fn library(
         &self,
         context: &RequestContext,
         id: Uuid,
     ) -> Result<Collection, RecognitionError> {
-        let collection = self.collections.of(context, id).await?;
+        let collection = self.of(context, id).await?;
         match collection.kind {
             CollectionKind::Library => Ok(collection),
             CollectionKind::Gallery | CollectionKind::Suppression => {
@@ -60,11 +51,9 @@ impl Libraries {
         library: &Collection,
         decision: &Decision,
     ) -> Result<(), RecognitionError> {
-        let collections = &self.collections;
-        let event = collections
-            .audit
-            .entry(context, decision_event(library, decision));
-        let now = collections.clock.now();
+        let event = decision_event(library, decision);
+        let event = self.audit.entry(context, event);
+        let now = self.clock.now();
         let decided = self
             .store
             .decide(key(library), decision, now, event)

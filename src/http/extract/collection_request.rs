@@ -48,7 +48,7 @@ impl CollectionRequest {
     /// # Errors
     /// As [`collection`](Self::collection), or [`RecognitionError::NoLibrary`].
     pub async fn library(&self) -> Result<Collection, RecognitionError> {
-        self.state.libraries.of(&self.context, self.id).await
+        self.state.collections.library(&self.context, self.id).await
     }
 
     /// Records what the request reads, if the settings say so.

@@ -146,7 +146,7 @@ pub async fn create(
     let details = json!({"clustering": new.id, "full": new.is_full, "far": new.far});
     let event = AuditEvent::change("create_clustering", library.id).with(details);
     let event = request.audit_entry(event);
-    let store = &state.libraries.store;
+    let store = &state.collections.store;
     match store.create_clustering(key(&library), &new, event).await? {
         Written::Done => {}
         Written::Taken => return Err(RecognitionError::ClusteringUnfinished.into()),
@@ -174,7 +174,7 @@ pub async fn list(
 ) -> Result<Negotiated<Page<ClusteringResponse>>, ApiError> {
     let library = request.library().await?;
     let cursor = Cursor::read(&request)?;
-    let store = &request.state.libraries.store;
+    let store = &request.state.collections.store;
     let wanted = cursor.wanted();
     let listed = store.list_clusterings(key(&library), wanted).await?;
     let page = cursor.page(listed, |row| row.request.id, ClusteringResponse::from);
@@ -194,7 +194,7 @@ pub async fn list(
 pub async fn read(request: CollectionRequest) -> Result<Negotiated<ClusteringResponse>, ApiError> {
     let library = request.library().await?;
     let id = request.member()?;
-    let store = &request.state.libraries.store;
+    let store = &request.state.collections.store;
     let clustering = store.clustering(key(&library), id).await?;
     let clustering = clustering.ok_or(RecognitionError::NoClustering(id))?;
     request.small(&ClusteringResponse::from(clustering))
@@ -222,7 +222,7 @@ pub async fn cancel(
     let event = AuditEvent::change("cancel_clustering", library.id).with(json!({"clustering": id}));
     let event = request.audit_entry(event);
     let now = state.collections.clock.now();
-    let store = &state.libraries.store;
+    let store = &state.collections.store;
     let clustering = store
         .cancel_clustering(key(&library), id, now, event)
         .await?

@@ -166,7 +166,10 @@ pub async fn enroll(
         images.push(to_enroll);
         results.push(LibraryEntry { faces, error });
     }
-    let outcomes = state.libraries.enroll(context, &library, images).await?;
+    let outcomes = state
+        .collections
+        .enroll_in_library(context, &library, images)
+        .await?;
     let faces = results.iter_mut().flat_map(|entry| &mut entry.faces);
     for (face, outcome) in faces.zip(outcomes.into_iter().flatten()) {
         face.add(outcome);
@@ -256,7 +259,7 @@ pub async fn list(
         .record_read("list_library_faces", library.id, details)
         .await?;
     cursor.check_face(&request.state, &library).await?;
-    let store = &request.state.libraries.store;
+    let store = &request.state.collections.store;
     let listed = store
         .library_faces(key(&library), filter, cursor.wanted())
         .await?;

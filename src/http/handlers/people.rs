@@ -117,7 +117,7 @@ pub async fn list(
     request
         .record_read("list_people", library.id, json!({"after": cursor.after}))
         .await?;
-    let store = &request.state.libraries.store;
+    let store = &request.state.collections.store;
     let listed = store.people(key(&library), cursor.wanted()).await?;
     let page = cursor.page(listed, |person| person.id, PersonResponse::from);
     request.small(&page)
@@ -148,7 +148,7 @@ async fn person_of(
     library: &Collection,
     id: Uuid,
 ) -> Result<Person, ApiError> {
-    let store = &request.state.libraries.store;
+    let store = &request.state.collections.store;
     let person = store.person(key(library), id).await?;
     Ok(person.ok_or(RecognitionError::NoPerson(id))?)
 }
@@ -195,8 +195,8 @@ async fn decide(
     library: &Collection,
     decision: &Decision,
 ) -> Result<(), ApiError> {
-    let libraries = &request.state.libraries;
-    Ok(libraries
+    let collections = &request.state.collections;
+    Ok(collections
         .decide(&request.context, library, decision)
         .await?)
 }

@@ -52,7 +52,7 @@ impl Owned {
             assert_eq!(enrolled.status, StatusCode::OK);
         }
         let clustering = created(&of_library("clusterings"), json!({})).await;
-        assert!(app.app.libraries.work_once().await.unwrap());
+        assert!(app.app.collections.cluster_once().await.unwrap());
         let people = send(app, owner, ("GET", &of_library("people")), "").await;
         Self {
             person: text(&people.json()["results"][0]["id"]),

@@ -36,7 +36,7 @@ async fn cluster(app: &TestApp, library: &str, body: Value) -> Value {
     assert_eq!(requested.status, StatusCode::ACCEPTED);
     let requested = requested.json();
     assert_eq!(requested["state"], "queued");
-    assert!(app.app.libraries.work_once().await.unwrap());
+    assert!(app.app.collections.cluster_once().await.unwrap());
     let uri = format!("{clusterings}/{}", text(&requested["id"]));
     let done = read(app, &uri).await;
     assert_eq!(done["state"], "done", "{done}");
@@ -202,7 +202,7 @@ async fn a_clustering_is_cancelled() {
     let cancelled = ok(&app, "POST", &cancel, Value::Null).await;
     assert_eq!(cancelled["state"], "cancelled");
     assert!(cancelled["finished_at"].is_string(), "{cancelled}");
-    assert!(!app.app.libraries.work_once().await.unwrap());
+    assert!(!app.app.collections.cluster_once().await.unwrap());
     assert_eq!(ok(&app, "POST", &cancel, Value::Null).await, cancelled);
     assert_eq!(people(&app, &archive).await.len(), 0);
 
@@ -275,8 +275,8 @@ async fn what_a_library_refuses() {
     let second = call(&app, "POST", &format!("{archive}/clusterings"), json!({})).await;
     assert_eq!(second.status, StatusCode::CONFLICT);
     // A library without faces has no people.
-    assert!(app.app.libraries.work_once().await.unwrap());
-    assert!(!app.app.libraries.work_once().await.unwrap());
+    assert!(app.app.collections.cluster_once().await.unwrap());
+    assert!(!app.app.collections.cluster_once().await.unwrap());
     let listed = read(&app, &format!("{archive}/clusterings")).await;
     let [only] = &listed["results"].as_array().unwrap()[..] else {
         panic!("{listed}");

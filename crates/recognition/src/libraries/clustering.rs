@@ -12,13 +12,10 @@ use facescan_store::{
 };
 use uuid::Uuid;
 
-use super::{
-    Libraries,
-    neighbors::{NEIGHBORS, NeighborSearch},
-};
+use super::neighbors::{NEIGHBORS, NeighborSearch};
 use crate::{
     calibration::Calibration,
-    collections::{disclosure::round_up, terms::check_far},
+    collections::{Collections, disclosure::round_up, terms::check_far},
     error::RecognitionError,
     index::IndexError,
 };
@@ -151,7 +148,7 @@ struct Outcome {
     progress: ClusteringProgress,
 }
 
-impl Libraries {
+impl Collections {
     /// Groups the faces of a library, and stores the result.
     pub(super) async fn cluster(
         &self,
@@ -160,7 +157,7 @@ impl Libraries {
     ) -> Result<ClusteringProgress, RecognitionError> {
         let (library, request) = (&leased.collection, &leased.request);
         let uncalibrated = || RecognitionError::Uncalibrated(library.vector_space.clone());
-        let calibration = self.collections.calibrations.of(&library.vector_space);
+        let calibration = self.calibrations.of(&library.vector_space);
         let calibration = calibration.ok_or_else(uncalibrated)?;
         let faces = LibraryFaces::new(self.rows(library).await?);
         let count = faces.rows.len();
@@ -207,7 +204,7 @@ impl Libraries {
         compared: &ComparisonCounts,
     ) -> Result<Vec<Vec<Neighbor>>, RecognitionError> {
         let search = NeighborSearch {
-            index: self.collections.index.as_ref(),
+            index: self.index.as_ref(),
             library: library.index_position(),
             rows: &faces.numbers,
         };
@@ -215,7 +212,7 @@ impl Libraries {
         if scope == Scope::Full {
             let mut after = 0;
             loop {
-                let page = self.collections.store.index_rows(library.id, after, PAGE);
+                let page = self.store.index_rows(library.id, after, PAGE);
                 let page = page.await?;
                 let Some(last) = page.last() else {
                     return Ok(lists);
@@ -246,7 +243,7 @@ impl Libraries {
     ) -> Result<(), RecognitionError> {
         let rows: Vec<u64> = rows.iter().copied().collect();
         for rows in rows.chunks(PAGE as usize) {
-            let page = self.collections.store.index_rows_of(library.id, rows);
+            let page = self.store.index_rows_of(library.id, rows);
             add_lists(search, page.await?, (&mut *lists, compared)).await?;
         }
         Ok(())
@@ -254,7 +251,7 @@ impl Libraries {
 
     /// Gives new people their ids, and finds the faces whose person changes.
     fn outcome(&self, faces: &LibraryFaces, groups: &[Group]) -> Outcome {
-        let clock = &self.collections.clock;
+        let clock = &self.clock;
         let mut new_people: Vec<Uuid> = Vec::new();
         let mut people = HashSet::new();
         let mut changes = Vec::new();
@@ -299,7 +296,7 @@ impl Libraries {
         leased: &LeasedClustering,
         outcome: &Outcome,
     ) -> Result<(), RecognitionError> {
-        let now = self.collections.clock.now();
+        let now = self.clock.now();
         for people in outcome.new_people.chunks(ASSIGNMENTS) {
             if !self.store.add_people(leased, people, now).await? {
                 return Err(RecognitionError::LeaseLost);

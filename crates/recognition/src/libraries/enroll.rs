@@ -6,9 +6,8 @@ use facescan_store::{Collection, Enrolled, NewEnrollment};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Libraries;
 use crate::{
-    collections::{key, search::has_vector_space},
+    collections::{Collections, key, search::has_vector_space},
     error::RecognitionError,
     verify::FaceVector,
 };
@@ -35,7 +34,7 @@ pub enum LibraryOutcome {
     Suppressed,
 }
 
-impl Libraries {
+impl Collections {
     /// Enrolls the faces of images. Returns one outcome for each face of each image, in order.
     ///
     /// If the tenant has suppression collections, each face is a search of the caller.
@@ -43,26 +42,25 @@ impl Libraries {
     /// # Errors
     /// Returns an error, and enrolls nothing, if the settings do not allow the purpose, a stored face was erased, the caller has
     /// not so many searches left, or the database fails.
-    pub async fn enroll(
+    pub async fn enroll_in_library(
         &self,
         context: &RequestContext,
         library: &Collection,
         images: Vec<Vec<FaceForLibrary>>,
     ) -> Result<Vec<Vec<LibraryOutcome>>, RecognitionError> {
-        let collections = &self.collections;
-        collections.check_purpose(library)?;
-        let suppressions = collections.suppressions(library).await?;
+        self.check_purpose(library)?;
+        let suppressions = self.suppressions(library).await?;
         let searches = match suppressions.is_empty() {
             true => 0,
             false => comparable(library, images.iter().flatten()).count(),
         };
-        collections.take_searches(context, searches).await?;
+        self.take_searches(context, searches).await?;
         let mut outcomes = Vec::with_capacity(images.len());
         let mut accepted = Vec::new();
         for faces in images {
             // Faces of one image never show the same person.
-            let image_id = (faces.len() > 1).then(|| collections.clock.new_id());
-            let suppressed = self.suppressed(library, &suppressions, &faces).await?;
+            let image_id = (faces.len() > 1).then(|| self.clock.new_id());
+            let suppressed = self.are_suppressed(library, &suppressions, &faces).await?;
             let mut of_image = Vec::with_capacity(faces.len());
             for (face, is_suppressed) in faces.into_iter().zip(suppressed) {
                 let outcome = self.judge(library, (&face, is_suppressed))?;
@@ -80,9 +78,9 @@ impl Libraries {
             outcomes.push(of_image);
         }
         let event = enroll_event(library, searches, &outcomes);
-        let event = collections.audit.entry(context, event);
-        let now = collections.clock.now();
-        let enrolled = collections
+        let event = self.audit.entry(context, event);
+        let now = self.clock.now();
+        let enrolled = self
             .store
             .enroll((key(library), None), &accepted, now, event)
             .await?;
@@ -96,7 +94,7 @@ impl Libraries {
     }
 
     /// Returns for each face whether it is that of a person in a suppression collection.
-    async fn suppressed(
+    async fn are_suppressed(
         &self,
         library: &Collection,
         suppressions: &[Collection],
@@ -104,7 +102,7 @@ impl Libraries {
     ) -> Result<Vec<bool>, RecognitionError> {
         let vectors = comparable(library, faces).map(|face| &face.vector.values[..]);
         let vectors: Vec<&[f32]> = vectors.collect();
-        let suppressed = self.collections.suppressed(suppressions, &vectors).await?;
+        let suppressed = self.suppressed(suppressions, &vectors).await?;
         let mut suppressed = suppressed.into_iter();
         let mut of_face = |face| is_comparable(library, face) && suppressed.next().unwrap_or(false);
         Ok(faces.iter().map(&mut of_face).collect())
@@ -118,7 +116,7 @@ impl Libraries {
         Ok(match has_vector_space(library, &face.vector)? {
             false => LibraryOutcome::VectorSpaceMismatch,
             true if is_suppressed => LibraryOutcome::Suppressed,
-            true => LibraryOutcome::Enrolled(self.collections.clock.new_id()),
+            true => LibraryOutcome::Enrolled(self.clock.new_id()),
         })
     }
 }

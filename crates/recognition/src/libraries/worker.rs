@@ -13,8 +13,8 @@ use facescan_telemetry::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Libraries, clustering::ComparisonCounts};
-use crate::{error::RecognitionError, index::IndexError};
+use super::clustering::ComparisonCounts;
+use crate::{collections::Collections, error::RecognitionError, index::IndexError};
 
 /// The length of a lease.
 const LEASE: Duration = Duration::from_secs(60);
@@ -25,20 +25,20 @@ const RENEWAL: Duration = Duration::from_secs(10);
 /// The time between two looks for a clustering.
 const POLL: Duration = Duration::from_secs(1);
 
-impl Libraries {
+impl Collections {
     /// Runs clusterings until `stop` is cancelled. A clustering that is interrupted begins again after its lease.
-    pub async fn work_until(&self, metrics: &Metrics, stop: CancellationToken) {
+    pub async fn cluster_until(&self, metrics: &Metrics, stop: CancellationToken) {
         let mut looks = Sweeps::new(Sweep::Clusterings, POLL, stop.clone(), metrics);
         while looks.next().await {
-            let worked = stop.run_until_cancelled(self.work()).await;
+            let worked = stop.run_until_cancelled(self.cluster_waiting()).await;
             looks.record(worked.unwrap_or(Ok(())));
         }
     }
 
     /// Runs the clusterings that wait.
-    async fn work(&self) -> Result<(), RecognitionError> {
+    async fn cluster_waiting(&self) -> Result<(), RecognitionError> {
         loop {
-            match self.work_once().await {
+            match self.cluster_once().await {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(RecognitionError::LeaseLost) => {
@@ -56,8 +56,8 @@ impl Libraries {
     ///
     /// # Errors
     /// Returns an error if the database or the index is unavailable. The clustering begins again after its lease.
-    pub async fn work_once(&self) -> Result<bool, RecognitionError> {
-        let now = self.collections.clock.now();
+    pub async fn cluster_once(&self) -> Result<bool, RecognitionError> {
+        let now = self.clock.now();
         let Some(leased) = self.store.lease_clustering(now, now + LEASE).await? else {
             return Ok(false);
         };
@@ -71,7 +71,7 @@ impl Libraries {
             Err(error) if begins_again(&error) => return Err(error),
             Err(error) => ClusteringEnd::Failed(with_causes(&error)),
         };
-        let now = self.collections.clock.now();
+        let now = self.clock.now();
         match self.store.end_clustering(&leased, &end, now).await? {
             true => Ok(true),
             false => Err(RecognitionError::LeaseLost),
@@ -87,7 +87,7 @@ impl Libraries {
     ) -> Result<(), RecognitionError> {
         loop {
             tokio::time::sleep(RENEWAL).await;
-            let until = self.collections.clock.now() + LEASE;
+            let until = self.clock.now() + LEASE;
             match self
                 .store
                 .renew_clustering(leased, until, compared.progress())
