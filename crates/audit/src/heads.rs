@@ -8,24 +8,24 @@ pub mod destination;
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, BufRead, BufReader},
-    path::{Path, PathBuf},
+    io::{BufRead, BufReader},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use anyhow::{Context, bail};
 use bytes::Bytes;
 use facescan_clock::Clock;
 use facescan_clock::rfc3339;
 use facescan_pipeline::core::image_file::{hash_from_hex, hex};
-use facescan_store::{Store, StoreError};
+use facescan_store::Store;
 use facescan_telemetry::{
     metrics::{Metrics, labels::Sweep},
     sweeps::{Sweeps, sweep_failed},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use thiserror::Error;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
@@ -82,64 +82,36 @@ impl HeadLine {
     }
 }
 
-/// A file with heads cannot be used.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "the messages say what the errors are")]
-pub enum HeadsError {
-    #[error("{path} cannot be read; pass a file that audit.heads has written")]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("line {line} of {path} is no head of an audit trail, so it was changed or cut")]
-    NoHead { path: PathBuf, line: usize },
-    #[error(
-        "line {line} of {path} is not signed with audit.secret, so somebody else wrote or changed it"
-    )]
-    NotSigned { path: PathBuf, line: usize },
-}
-
 /// Heads by tenant.
 pub type NotedHeads = BTreeMap<String, Vec<NotedHead>>;
 
 /// Reads a file with heads. With a key, each line must be signed with it.
 ///
 /// # Errors
-/// [`HeadsError`] if the file cannot be read or a line is not as it was written.
-pub fn read_heads(path: &Path, key: Option<&AuditKey>) -> Result<NotedHeads, HeadsError> {
-    let failed = |source| HeadsError::Read {
-        path: path.to_owned(),
-        source,
-    };
+/// Returns an error if the file cannot be read or a line is not as it was written.
+pub fn read_heads(path: &Path, key: Option<&AuditKey>) -> anyhow::Result<NotedHeads> {
+    let shown = path.display();
+    let failed = || format!("{shown} cannot be read; pass a file that audit.heads has written");
     let mut heads = NotedHeads::new();
-    let lines = BufReader::new(File::open(path).map_err(failed)?).lines();
+    let lines = BufReader::new(File::open(path).with_context(failed)?).lines();
     for (line, text) in (1..).zip(lines) {
-        let text = text.map_err(failed)?;
+        let text = text.with_context(failed)?;
         if text.trim().is_empty() {
             continue;
         }
-        let path = || path.to_owned();
         let read: Option<HeadLine> = serde_json::from_str(&text).ok();
         let read = read.and_then(|read| Some((read.noted()?, read)));
-        let (head, read) = read.ok_or_else(|| HeadsError::NoHead { path: path(), line })?;
+        let (head, read) = read.with_context(|| {
+            format!("line {line} of {shown} is no head of an audit trail, so it was changed or cut")
+        })?;
         if key.is_some_and(|key| !read.is_signed_with(key)) {
-            return Err(HeadsError::NotSigned { path: path(), line });
+            bail!(
+                "line {line} of {shown} is not signed with audit.secret, so somebody else wrote or changed it"
+            );
         }
         heads.entry(read.tenant).or_default().push(head);
     }
     Ok(heads)
-}
-
-/// Heads were not delivered. They are delivered later.
-#[derive(Debug, Error)]
-pub enum PublishError {
-    /// The chains cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The destination does not take them.
-    #[error(transparent)]
-    Delivery(#[from] DeliveryError),
 }
 
 /// Delivers the heads of all chains to a place outside of the database.
@@ -179,8 +151,8 @@ impl HeadPublisher {
     /// Delivers the heads that have changed since the last delivery. Returns their number.
     ///
     /// # Errors
-    /// [`PublishError`] if none of them was delivered.
-    pub async fn publish(&self) -> Result<usize, PublishError> {
+    /// [`DeliveryError`] if none of them was delivered. They are delivered later.
+    pub async fn publish(&self) -> Result<usize, DeliveryError> {
         let at = self.clock.now().replace_nanosecond(0);
         let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let mut heads = BTreeMap::new();

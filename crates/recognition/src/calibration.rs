@@ -7,40 +7,16 @@ pub mod measure;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
+use anyhow::{Context, bail};
 use facescan_imaging::precision::NumericPrecision;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use utoipa::ToSchema;
 
 const EMBEDDED: &str = include_str!("../../../configs/calibrations.yaml");
-
-/// A file with calibrations cannot be used.
-#[derive(Debug, Error)]
-#[expect(missing_docs, reason = "the messages say what the errors are")]
-pub enum CalibrationError {
-    #[error("{path} cannot be read; correct recognition.calibrations")]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{path} is not a file of calibrations; write it with `facescan calibrate`")]
-    Parse {
-        path: PathBuf,
-        #[source]
-        source: Box<serde_saphyr::Error>,
-    },
-    #[error("{path}: the calibration of {vector_space}: {detail}")]
-    Invalid {
-        path: PathBuf,
-        vector_space: String,
-        detail: &'static str,
-    },
-}
 
 /// The error rates of one vector space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -273,34 +249,29 @@ impl Calibrations {
     ///
     /// # Errors
     /// Returns an error if a file cannot be read or a table is not plausible.
-    pub fn load(files: &[PathBuf]) -> Result<Self, CalibrationError> {
+    pub fn load(files: &[PathBuf]) -> anyhow::Result<Self> {
         let mut known = Self::default();
         known.add(EMBEDDED, Path::new("configs/calibrations.yaml"))?;
         for path in files {
-            let text = fs::read_to_string(path).map_err(|source| CalibrationError::Read {
-                path: path.clone(),
-                source,
+            let text = fs::read_to_string(path).with_context(|| {
+                let path = path.display();
+                format!("{path} cannot be read; correct recognition.calibrations")
             })?;
             known.add(&text, path)?;
         }
         Ok(known)
     }
 
-    fn add(&mut self, text: &str, path: &Path) -> Result<(), CalibrationError> {
-        let read: Vec<Calibration> =
-            serde_saphyr::from_str(text).map_err(|source| CalibrationError::Parse {
-                path: path.to_owned(),
-                source: Box::new(source),
-            })?;
+    fn add(&mut self, text: &str, path: &Path) -> anyhow::Result<()> {
+        let path = path.display();
+        let read: Vec<Calibration> = serde_saphyr::from_str(text).with_context(|| {
+            format!("{path} is not a file of calibrations; write it with `facescan calibrate`")
+        })?;
         for calibration in read {
-            if let Some(detail) = calibration.fault() {
-                return Err(CalibrationError::Invalid {
-                    path: path.to_owned(),
-                    vector_space: calibration.vector_space,
-                    detail,
-                });
-            }
             let vector_space = calibration.vector_space.clone();
+            if let Some(detail) = calibration.fault() {
+                bail!("{path}: the calibration of {vector_space}: {detail}");
+            }
             self.by_vector_space.insert(vector_space, calibration);
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use facescan_store::StoreError;
 use object_store::{ObjectStore, ObjectStoreExt, path::Path};
 use reqwest::{Client, header::CONTENT_TYPE};
 use thiserror::Error;
@@ -30,10 +31,13 @@ pub enum HeadDestination {
     },
 }
 
-/// The destination does not take the heads.
+/// The heads cannot be read, or the destination does not take them.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages say what the errors are")]
 pub enum DeliveryError {
+    /// The chains cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("the file of audit.heads cannot be written")]
     File(#[from] io::Error),
     #[error("the object store of audit.heads cannot be used")]

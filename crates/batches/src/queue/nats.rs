@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use async_nats::{
     Client, ConnectOptions,
     jetstream::{
@@ -16,7 +16,7 @@ use async_nats::{
     },
 };
 use async_trait::async_trait;
-use facescan_store::{ReadyChunk, StoreError};
+use facescan_store::ReadyChunk;
 use futures::{StreamExt, future::try_join_all};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, Notify};
@@ -33,15 +33,6 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 
 /// The time limit of a request to the server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why the queue did not work.
-#[derive(Debug, thiserror::Error)]
-enum QueueError {
-    #[error("the queue cannot be used: {0}")]
-    Nats(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// The queue on a NATS server.
 pub struct NatsQueue {
@@ -83,7 +74,7 @@ impl NatsQueue {
     }
 
     /// Returns the consumer. Creates the stream if the server does not have it, also after its storage was removed.
-    async fn consumer(&self) -> Result<Arc<PullConsumer>, QueueError> {
+    async fn consumer(&self) -> anyhow::Result<Arc<PullConsumer>> {
         let mut known = self.consumer.lock().await;
         if let Some(consumer) = known.as_ref() {
             return Ok(Arc::clone(consumer));
@@ -126,7 +117,7 @@ impl NatsQueue {
     }
 
     /// Waits for one message and acknowledges it.
-    async fn next(&self, patience: Duration) -> Result<(), QueueError> {
+    async fn next(&self, patience: Duration) -> anyhow::Result<()> {
         let consumer = self.consumer().await?;
         let batch = consumer.batch().max_messages(1).expires(patience);
         let mut messages = batch.messages().await.map_err(failed)?;
@@ -138,7 +129,7 @@ impl NatsQueue {
     }
 
     /// Tells the server of chunks. It does not add those that it has already.
-    async fn publish(&self, chunks: &[ReadyChunk]) -> Result<(), QueueError> {
+    async fn publish(&self, chunks: &[ReadyChunk]) -> anyhow::Result<()> {
         // Without the stream, nothing would keep the messages.
         self.consumer().await?;
         let jetstream = self.jetstream();
@@ -157,8 +148,8 @@ impl NatsQueue {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> QueueError {
-    QueueError::Nats(error.to_string())
+fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("the queue cannot be used: {error}")
 }
 
 /// Returns the subject of a chunk. A tenant can have dots, which separate the parts of a subject.

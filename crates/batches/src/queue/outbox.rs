@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_store::{ReadyChunk, Store, StoreError};
+use facescan_store::{ReadyChunk, Store};
 
 /// The number of chunks that are announced at a time.
 const CHUNKS_PER_CALL: u32 = 1000;
@@ -23,10 +23,10 @@ pub struct Outbox {
 
 impl Outbox {
     /// Announces the oldest chunks. Returns whether there may be more.
-    pub(super) async fn announce<E: From<StoreError>>(
+    pub(super) async fn announce(
         &self,
-        announce: impl AsyncFnOnce(&[ReadyChunk]) -> Result<(), E>,
-    ) -> Result<bool, E> {
+        announce: impl AsyncFnOnce(&[ReadyChunk]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<bool> {
         let now = self.clock.now();
         let chunks = self
             .store
