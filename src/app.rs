@@ -47,7 +47,7 @@ pub struct App {
     /// Records who did what.
     pub audit: AuditLog,
     /// Records which requests were refused.
-    pub refusals: RefusalLog,
+    pub refusals: Arc<RefusalLog>,
     /// Notes the heads of the audit trail elsewhere. `None` if the settings name no place.
     pub audit_heads: Option<Arc<HeadPublisher>>,
     /// Erases what is stored.

@@ -159,7 +159,11 @@ impl Parts {
 }
 
 /// Starts what records requests in the audit trail.
-fn audit_logs(config: &Config, store: &Store, clock: &Arc<dyn Clock>) -> (AuditLog, RefusalLog) {
+fn audit_logs(
+    config: &Config,
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+) -> (AuditLog, Arc<RefusalLog>) {
     let level = config.audit.level;
     let tenant = &config.store.tenant;
     (

@@ -48,13 +48,8 @@ pub struct RefusedRequest<'a> {
     pub route: &'a str,
 }
 
-/// Records refused requests. Cheap to clone.
-#[derive(Clone)]
+/// Records refused requests.
 pub struct RefusalLog {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
     level: AuditLevel,
     /// The tenant whose trail has the refusals of callers without a valid credential.
     tenant: Arc<str>,
@@ -78,29 +73,34 @@ struct Refusals {
 
 impl RefusalLog {
     /// Creates a log. A background task writes to it until it is dropped. `tenant` gets the refusals of unknown callers.
-    pub fn start(level: AuditLevel, tenant: &str, store: Store, clock: Arc<dyn Clock>) -> Self {
-        let shared = Arc::new(Shared {
+    pub fn start(
+        level: AuditLevel,
+        tenant: &str,
+        store: Store,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        let log = Arc::new(Self {
             level,
             tenant: tenant.into(),
             store,
             clock,
             waiting: Mutex::default(),
         });
-        tokio::spawn(write_every_period(Arc::downgrade(&shared)));
-        Self { shared }
+        tokio::spawn(write_every_period(Arc::downgrade(&log)));
+        log
     }
 
     /// Counts a refused request. It is written within a minute.
     pub fn add(&self, refused: &RefusedRequest<'_>) {
-        if self.shared.level < AuditLevel::Changes {
+        if self.level < AuditLevel::Changes {
             return;
         }
-        let now = self.shared.clock.now();
-        let mut waiting = self.shared.waiting();
+        let now = self.clock.now();
+        let mut waiting = self.waiting();
         let own = refused
             .principal
             .map(|principal| (Arc::clone(&principal.tenant), principal.key_id.clone()));
-        let of_unknown = || (Arc::clone(&self.shared.tenant), None);
+        let of_unknown = || (Arc::clone(&self.tenant), None);
         let key = own
             .filter(|key| waiting.len() < MAX_KEYS || waiting.contains_key(key))
             .unwrap_or_else(of_unknown);
@@ -125,25 +125,6 @@ impl RefusalLog {
     /// # Errors
     /// Returns an error of the database. The counts are written later.
     pub async fn write(&self) -> Result<(), StoreError> {
-        self.shared.write().await
-    }
-}
-
-async fn write_every_period(log: Weak<Shared>) {
-    loop {
-        tokio::time::sleep(PERIOD).await;
-        let Some(log) = log.upgrade() else { return };
-        // The store warns about a failed call with its cause.
-        log.write().await.ok();
-    }
-}
-
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn write(&self) -> Result<(), StoreError> {
         let waiting = mem::take(&mut *self.waiting());
         if waiting.is_empty() {
             return Ok(());
@@ -159,6 +140,10 @@ impl Shared {
         written
     }
 
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn put_back(&self, unwritten: Waiting) {
         let mut waiting = self.waiting();
         for (key, before) in unwritten {
@@ -169,6 +154,15 @@ impl Shared {
                 Entry::Occupied(mut later) => later.get_mut().precede(before),
             }
         }
+    }
+}
+
+async fn write_every_period(log: Weak<RefusalLog>) {
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        let Some(log) = log.upgrade() else { return };
+        // The store warns about a failed call with its cause.
+        log.write().await.ok();
     }
 }
 
