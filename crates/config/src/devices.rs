@@ -142,22 +142,11 @@ fn device_key(operation: DeviceTask) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::{Config, Sources};
 
     /// Returns the accelerator of each operation that has one.
     fn requested(settings: &[(&str, &str)]) -> BTreeMap<DeviceTask, (Accelerator, u32)> {
-        let environment: BTreeMap<String, String> = settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
-        let sources = Sources {
-            environment,
-            ..Sources::default()
-        };
-        let devices = Config::load(&sources).unwrap().0.devices;
+        let devices = crate::tests::load(settings).unwrap().devices;
         DeviceTask::ALL
             .into_iter()
             .filter_map(|operation| Some((operation, devices.requested(operation)?)))

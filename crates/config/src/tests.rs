@@ -10,10 +10,13 @@ use super::{
     *,
 };
 
-fn load(variable: String, text: &str) -> Result<Config, ConfigError> {
-    let environment = [(variable, text.to_owned())].into();
+/// Loads the variables of an environment.
+pub(super) fn load(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let variables = variables
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
     let sources = Sources {
-        environment,
+        environment: variables.collect(),
         ..Sources::default()
     };
     Config::load(&sources).map(|(config, _)| config)
@@ -24,7 +27,7 @@ fn setting(key: &str) -> &'static Setting {
 }
 
 fn is_accepted(key: &str, text: &str) -> bool {
-    load(setting(key).variable(), text).is_ok()
+    load(&[(setting(key).variable().as_str(), text)]).is_ok()
 }
 
 /// Returns every leaf of a tree with its full key.
@@ -96,9 +99,9 @@ fn the_secrets_are_the_settings_that_debug_hides() {
     }
 }
 
-/// A secret, and the settings beside it that some settings need.
+/// A secret, and the setting beside it that some settings need.
 const PROBE: &str = "Never-Printed-0123456789-0123456789";
-const BESIDE: [(&str, &str); 1] = [("FACESCAN__OPENID__AUDIENCE", "facescan")];
+const BESIDE: (&str, &str) = ("FACESCAN__OPENID__AUDIENCE", "facescan");
 
 /// Values with a secret: a text, and URLs that have it as the password and in the query.
 fn values_with_a_secret() -> Vec<String> {
@@ -125,16 +128,8 @@ fn every_secret_of_the_settings_is_hidden_and_redacted() {
         .zip(defaults)
         .filter(|(_, (_, value))| !is_scalar(value));
     for (setting, _) in no_scalars {
-        let accepted = |text: &str| {
-            let variables = BESIDE.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            let mut environment: BTreeMap<_, _> = variables.into();
-            environment.insert(setting.variable(), text.to_owned());
-            let sources = Sources {
-                environment,
-                ..Sources::default()
-            };
-            Some(Config::load(&sources).ok()?.0)
-        };
+        let variable = setting.variable();
+        let accepted = |text: &str| load(&[BESIDE, (variable.as_str(), text)]).ok();
         // A name or a path can be any text, and is shown. A setting that refuses this one is a URL.
         if accepted("a").is_some() && !setting.is_secret() {
             continue;
