@@ -38,7 +38,7 @@ pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<S
     let mut rows = Vec::new();
     let mut section = String::new();
     for (key, value) in config.settings()? {
-        let origin = provenance.of(&key).map(ToString::to_string);
+        let origin = provenance.get(&key).map(ToString::to_string);
         // JSON is valid YAML, and its quotes keep strings as strings.
         let text = match key.split_once('.') {
             Some((parent, name)) => {
@@ -72,7 +72,7 @@ pub fn render_yaml(config: &Config, provenance: &Provenance) -> anyhow::Result<S
 pub fn render_json(config: &Config, provenance: &Provenance) -> anyhow::Result<String> {
     let mut out = Map::new();
     for (key, value) in config.settings()? {
-        let origin = provenance.of(&key).map(ToString::to_string);
+        let origin = provenance.get(&key).map(ToString::to_string);
         out.insert(key, json!({ "value": value, "origin": origin }));
     }
     Ok(serde_json::to_string_pretty(&out)? + "\n")

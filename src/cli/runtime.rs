@@ -29,7 +29,7 @@ pub fn success_if(has_succeeded: bool) -> ExitCode {
 /// # Errors
 /// Returns an error if the filter cannot be parsed.
 pub fn start_quiet_logs(config: &Config, provenance: &Provenance) -> anyhow::Result<()> {
-    let asked = !matches!(provenance.of("log.level"), None | Some(Origin::Default));
+    let asked = !matches!(provenance.get("log.level"), None | Some(Origin::Default));
     let level = if asked { &config.log.level } else { "warn" };
     start_logs(config, level, None)
 }

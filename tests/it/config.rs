@@ -90,12 +90,12 @@ fn a_later_layer_wins_and_each_value_has_its_origin() {
     assert_eq!(config.server.port, 1);
     assert_eq!(config.server.max_images_per_request, 2);
     assert_eq!(config.server.request_timeout_ms, 3);
-    assert_eq!(provenance.of("server.host"), Some(&Origin::Default));
+    assert_eq!(provenance.get("server.host"), Some(&Origin::Default));
     assert_eq!(
-        provenance.of("server.port"),
+        provenance.get("server.port"),
         Some(&Origin::File(setup.path("facescan.yaml")))
     );
-    let origin = |key: &str| provenance.of(key).unwrap().to_string();
+    let origin = |key: &str| provenance.get(key).unwrap().to_string();
     assert_eq!(
         origin("server.max_images_per_request"),
         ".env:FACESCAN__SERVER__MAX_IMAGES_PER_REQUEST"
@@ -105,11 +105,11 @@ fn a_later_layer_wins_and_each_value_has_its_origin() {
         "env:FACESCAN__SERVER__REQUEST_TIMEOUT_MS"
     );
     assert_eq!(
-        provenance.of("server"),
+        provenance.get("server"),
         None,
         "only settings have an origin"
     );
-    assert_eq!(provenance.iter().count(), config.settings().unwrap().len());
+    assert_eq!(provenance.len(), config.settings().unwrap().len());
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn all_gpu_applies_to_operations_without_a_toggle() {
 fn debug_sets_the_log_level_if_nothing_else_does() {
     let (config, provenance) = Setup::new().env("DEBUG", "true").load().unwrap();
     assert_eq!(config.log.level, "debug");
-    assert_eq!(provenance.of("log.level"), Some(&Origin::Implied("debug")));
+    assert_eq!(provenance.get("log.level"), Some(&Origin::Implied("debug")));
 
     let set = Setup::new().env("DEBUG", "true").file("log: {level: INFO}");
     assert_eq!(set.config().log.level, "info");

@@ -159,7 +159,7 @@ impl Loader {
         let config: Config = serde_json::from_value(tree).map_err(defect)?;
         self.check_ranges(&config);
         if self.problems.is_empty() {
-            Ok((config, Provenance { origins }))
+            Ok((config, origins))
         } else {
             Err(ConfigError::Invalid(self.problems))
         }
@@ -174,9 +174,9 @@ impl Loader {
 
     /// Returns all values, with the default in the place of each value that its type refuses, and all origins. The other
     /// values can then still be checked.
-    fn typed_values(&mut self) -> (Value, BTreeMap<String, Origin>) {
+    fn typed_values(&mut self) -> (Value, Provenance) {
         let mut tree = self.defaults.clone();
-        let mut origins = BTreeMap::new();
+        let mut origins = Provenance::new();
         for setting @ Setting { key, .. } in SETTINGS.iter() {
             let value = self.value(key);
             let origin = self.origin(key);

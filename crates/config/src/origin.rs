@@ -29,22 +29,5 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The origin of every value.
-#[derive(Debug, Clone, Default)]
-pub struct Provenance {
-    pub(super) origins: BTreeMap<String, Origin>,
-}
-
-impl Provenance {
-    /// Returns the origin of a setting by its full key, such as `detection.min_score`.
-    pub fn of(&self, key: &str) -> Option<&Origin> {
-        self.origins.get(key)
-    }
-
-    /// Iterates over every key and its origin, sorted by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.origins
-            .iter()
-            .map(|(key, origin)| (key.as_str(), origin))
-    }
-}
+/// The origin of every value, by the full key of its setting, such as `detection.min_score`.
+pub type Provenance = BTreeMap<String, Origin>;
