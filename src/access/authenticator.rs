@@ -3,10 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_config::{
-    Config, ConfiguredKey,
-    scope::{Scope, Scopes},
-};
+use facescan_config::{Config, ConfiguredKey, scope::Scope};
 use facescan_pipeline::context::Principal;
 use facescan_store::{ApiKey, Store, StoreError};
 use time::OffsetDateTime;
@@ -143,7 +140,7 @@ fn stored_principal(key: &ApiKey) -> Principal {
     Principal {
         tenant: key.tenant.as_str().into(),
         key_id: Some(key.id.as_str().into()),
-        scopes: Scopes::of_names(key.scopes.iter().map(String::as_str)),
+        scopes: Scope::of_names(key.scopes.iter().map(String::as_str)),
     }
 }
 
@@ -152,7 +149,7 @@ fn stored_principal(key: &ApiKey) -> Principal {
 /// # Errors
 /// Returns [`AccessError::MissingScope`] if it does not have it.
 pub fn require(principal: &Principal, scope: Scope) -> Result<(), AccessError> {
-    if principal.scopes.contains(scope) {
+    if principal.scopes.contains(&scope) {
         Ok(())
     } else {
         Err(AccessError::MissingScope(scope))

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use facescan_clock::Clock;
-use facescan_config::{OpenId as Settings, is_tenant, scope::Scopes};
+use facescan_config::{OpenId as Settings, is_tenant, scope::Scope};
 use facescan_pipeline::{context::Principal, core::image_file::hex};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::{Map, Value};
@@ -148,7 +148,7 @@ impl OpenId {
         Some(Principal {
             tenant: tenant.into(),
             key_id: Some(self.key_id(claims).into()),
-            scopes: Scopes::of_names(names),
+            scopes: Scope::of_names(names),
         })
     }
 

@@ -63,31 +63,12 @@ impl Scope {
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
     }
+
+    /// Returns the scopes with these names. Unknown names are skipped: another version of the program knows them.
+    pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Scopes {
+        names.into_iter().filter_map(Self::of_name).collect()
+    }
 }
 
 /// The scopes of a caller. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scopes(Arc<[Scope]>);
-
-impl Scopes {
-    /// Returns every scope.
-    pub fn all() -> Self {
-        Self::from_iter(Scope::ALL)
-    }
-
-    /// Returns the scopes with these names. Unknown names are skipped: another version of the program knows them.
-    pub fn of_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        names.into_iter().filter_map(Scope::of_name).collect()
-    }
-
-    /// Returns whether the caller has a scope.
-    pub fn contains(&self, scope: Scope) -> bool {
-        self.0.contains(&scope)
-    }
-}
-
-impl FromIterator<Scope> for Scopes {
-    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
-        Self(scopes.into_iter().collect())
-    }
-}
+pub type Scopes = Arc<[Scope]>;

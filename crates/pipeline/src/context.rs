@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
-use facescan_config::scope::Scopes;
+use facescan_config::scope::{Scope, Scopes};
 use tracing::{Span, field::Empty, info_span};
 
 use crate::admission::{Priority, response_reservation::ResponseReservation};
@@ -94,7 +94,7 @@ impl Principal {
         Self {
             tenant: tenant.into(),
             key_id: None,
-            scopes: Scopes::all(),
+            scopes: Scope::ALL.into(),
         }
     }
 }

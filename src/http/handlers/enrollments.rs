@@ -198,7 +198,7 @@ pub async fn enroll(
         allow_conflicts: options.allow_conflicts.unwrap_or(false),
         ..target
     };
-    let may_search = context.principal.scopes.contains(Scope::Search);
+    let may_search = context.principal.scopes.contains(&Scope::Search);
     let outcomes = state.collections.enroll(context, target, faces.collect());
     let mut outcomes: Vec<_> = outcomes
         .await?

@@ -138,7 +138,7 @@ pub async fn create(
 async fn create_from(request: &ApiRequest, body: KeyBody) -> Result<KeyResponse, ApiError> {
     let own_scopes = &request.context.principal.scopes;
     // The metrics are those of all tenants.
-    if body.scopes.contains(&Scope::Metrics) && !own_scopes.contains(Scope::Metrics) {
+    if body.scopes.contains(&Scope::Metrics) && !own_scopes.contains(&Scope::Metrics) {
         return Err(AccessError::NotOperator.into());
     }
     let new = NewKey {
