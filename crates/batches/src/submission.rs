@@ -187,7 +187,7 @@ impl Batches {
         context: &RequestContext,
         plan: &BatchSearchPlan,
     ) -> Result<f64, BatchError> {
-        if plan.image.is_aligned() && !context.principal.scopes.contains(&Scope::SearchVectors) {
+        if plan.image.scan.aligned && !context.principal.scopes.contains(&Scope::SearchVectors) {
             return Err(RecognitionError::AlignedCrops.into());
         }
         let collection = self.collections.of(context, plan.collection).await?;

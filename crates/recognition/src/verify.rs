@@ -189,11 +189,6 @@ impl VerifyRequest {
 }
 
 impl VerifyPlan {
-    /// Returns whether the images are aligned crops, whose pixels the embedder gets unchanged.
-    pub fn is_aligned(&self) -> bool {
-        self.scan.aligned
-    }
-
     /// Returns the vector of the chosen face of a scan.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ impl<'a> NamedFaces<'a> {
             match face {
                 FaceInput::Stored(_) => require(&self.context.principal, Scope::Read)?,
                 FaceInput::Vector(_) => require(&self.context.principal, Scope::SearchVectors)?,
-                FaceInput::Image(_) if self.plan.is_aligned() => {
+                FaceInput::Image(_) if self.plan.scan.aligned => {
                     require(&self.context.principal, Scope::SearchVectors)?;
                 }
                 FaceInput::Image(_) => {}

@@ -304,7 +304,7 @@ impl Collections {
             far: far(threshold),
             searched: found.searched,
             index: IndexUsed {
-                kind: self.index_kind(),
+                kind: self.index.kind(),
                 exact: found.is_exact,
                 position: found.position,
             },

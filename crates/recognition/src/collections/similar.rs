@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Collections, disclosure::round_down, key};
 use crate::{
     error::RecognitionError,
-    index::{IndexKind, IndexQuery, Proposals},
+    index::{IndexQuery, Proposals},
 };
 
 /// The fewest rows that the index proposes. The approximate similarities of more rows differ too little to order them.
@@ -54,11 +54,6 @@ pub struct SimilarFaces {
 }
 
 impl Collections {
-    /// Returns the kind of the index.
-    pub(crate) fn index_kind(&self) -> IndexKind {
-        self.index.kind()
-    }
-
     /// Returns the faces of a collection that are most similar to a vector, without those whose subject's time is over.
     pub async fn similar(
         &self,

@@ -159,7 +159,7 @@ impl FaceIndex for QdrantIndex {
                     ..Proposals::default()
                 });
             }
-            let found = collection.search(&query).await?;
+            let found = collection.points.search(&query).await?;
             if let Some((rows, position)) = found
                 && position >= wanted.position
             {

@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::{
-    super::{IndexError, IndexQuery},
-    points::{Found, PointCollection, is_missing},
+    super::IndexError,
+    points::{PointCollection, is_missing},
 };
 
 /// The rows that are read from the database and written to the server at a time.
@@ -22,7 +22,7 @@ const CHANGES: u32 = 1000;
 /// A collection whose points follow the database.
 pub(super) struct FollowedCollection {
     id: Uuid,
-    points: Arc<PointCollection>,
+    pub points: Arc<PointCollection>,
     store: Store,
     state: Mutex<State>,
 }
@@ -111,12 +111,6 @@ impl FollowedCollection {
             collection.reload(&mut state).await
         };
         in_task(task).await
-    }
-
-    /// Returns the rows that are most similar to each vector, and the position that the server has. `None` if the server
-    /// does not have the collection.
-    pub(crate) async fn search(&self, query: &IndexQuery<'_>) -> Result<Option<Found>, IndexError> {
-        Ok(self.points.search(query).await?)
     }
 
     /// Clears what is known of the server.
