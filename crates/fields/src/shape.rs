@@ -3,14 +3,14 @@
 use std::{
     any::TypeId,
     collections::HashMap,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Required};
 
 /// The shapes that were asked for before, by type. A type can have one for bodies and one for queries.
-static SHAPES: LazyLock<RwLock<Shapes>> = LazyLock::new(RwLock::default);
+static SHAPES: LazyLock<Mutex<Shapes>> = LazyLock::new(Mutex::default);
 
 type Shapes = HashMap<(TypeId, Source), Arc<Shape>>;
 
@@ -164,14 +164,9 @@ pub fn flag(text: &str) -> Option<bool> {
 
 /// Returns the shape of a type, and makes it the first time.
 fn known(key: (TypeId, Source), make: impl FnOnce() -> Shape) -> Arc<Shape> {
-    let shapes = SHAPES.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(shape) = shapes.get(&key) {
-        return Arc::clone(shape);
-    }
-    drop(shapes);
-    let shape = Arc::new(make());
-    let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(shapes.entry(key).or_insert(shape))
+    let mut shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
+    let shape = shapes.entry(key).or_insert_with(|| Arc::new(make()));
+    Arc::clone(shape)
 }
 
 #[cfg(test)]

@@ -107,18 +107,11 @@ impl From<SearchResult> for FoundCandidates {
 ///
 /// It has nothing of a candidate but the number of a row. So what is erased later leaves no name and no id behind, and
 /// [`Collections::restore`] leaves it out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredSearch {
-    id: Uuid,
-    candidates: Vec<StoredCandidate>,
-    threshold: f32,
-    far: Option<FarEstimate>,
-    searched: u64,
-    index: IndexUsed,
-}
+pub type StoredSearch = SearchResult<StoredCandidate>;
 
+/// A candidate as a batch stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct StoredCandidate {
+pub struct StoredCandidate {
     row: u64,
     similarity: f32,
     far: Option<FarEstimate>,
@@ -126,45 +119,13 @@ struct StoredCandidate {
 
 impl From<SearchResult> for StoredSearch {
     fn from(result: SearchResult) -> Self {
-        let candidates = result.candidates.into_iter();
-        Self {
-            id: result.id,
-            candidates: candidates
-                .map(|candidate| StoredCandidate {
-                    row: candidate.face.row.row,
-                    similarity: candidate.face.similarity,
-                    far: candidate.far,
-                })
-                .collect(),
-            threshold: result.threshold,
-            far: result.far,
-            searched: result.searched,
-            index: result.index,
-        }
-    }
-}
-
-impl StoredSearch {
-    /// Returns the result with the candidates that may still be in a response.
-    fn restored(self, live: &HashMap<u64, LiveRow>) -> SearchResult {
-        let candidate = |stored: StoredCandidate| {
-            let face = SimilarFace {
-                row: live.get(&stored.row)?.clone(),
-                similarity: stored.similarity,
-            };
-            Some(Candidate {
-                face,
-                far: stored.far,
+        result.convert(|candidate| {
+            Some(StoredCandidate {
+                row: candidate.face.row.row,
+                similarity: candidate.face.similarity,
+                far: candidate.far,
             })
-        };
-        SearchResult {
-            id: self.id,
-            candidates: self.candidates.into_iter().filter_map(candidate).collect(),
-            threshold: self.threshold,
-            far: self.far,
-            searched: self.searched,
-            index: self.index,
-        }
+        })
     }
 }
 
@@ -179,7 +140,17 @@ impl Collections {
         let candidates = stored.iter().flat_map(|search| &search.candidates);
         let rows: BTreeSet<u64> = candidates.map(|candidate| candidate.row).collect();
         let live = self.candidates(key, rows.into_iter().collect()).await?;
-        let restored = stored.into_iter().map(|search| search.restored(&live));
+        let candidate = |stored: StoredCandidate| {
+            let face = SimilarFace {
+                row: live.get(&stored.row)?.clone(),
+                similarity: stored.similarity,
+            };
+            Some(Candidate {
+                face,
+                far: stored.far,
+            })
+        };
+        let restored = stored.into_iter().map(|search| search.convert(candidate));
         Ok(restored.map(FoundCandidates::from).collect())
     }
 

@@ -175,13 +175,13 @@ impl SearchRequest {
     }
 }
 
-/// The result of a search.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SearchResult {
+/// The result of a search, with what is kept of each candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchResult<C = Candidate> {
     /// The id, which the audit trail has too.
     pub id: Uuid,
     /// The candidates, the most similar one first.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<C>,
     /// The cosine from which a face is a candidate.
     pub threshold: f32,
     /// The false accept rate of one comparison at the threshold. `None` if the vector space has no calibration.
@@ -190,6 +190,20 @@ pub struct SearchResult {
     pub searched: u64,
     /// The index that was used.
     pub index: IndexUsed,
+}
+
+impl<C> SearchResult<C> {
+    /// Converts the candidates, and leaves out those that `convert` does not return.
+    pub(super) fn convert<D>(self, convert: impl FnMut(C) -> Option<D>) -> SearchResult<D> {
+        SearchResult {
+            id: self.id,
+            candidates: self.candidates.into_iter().filter_map(convert).collect(),
+            threshold: self.threshold,
+            far: self.far,
+            searched: self.searched,
+            index: self.index,
+        }
+    }
 }
 
 /// A face that may show the person.
