@@ -122,14 +122,14 @@ impl From<Enrollment> for EnrollmentResponse {
 impl EnrolledFace {
     fn new(outcome: EnrollOutcome) -> Self {
         let rejection = match outcome {
-            EnrollOutcome::Enrolled(id) => {
+            Ok(id) => {
                 return Self {
                     status: EnrollmentStatus::Enrolled,
                     enrollment_id: Some(id),
                     ..Self::default()
                 };
             }
-            EnrollOutcome::Rejected(rejection) => rejection,
+            Err(rejection) => rejection,
         };
         let mut face = Self {
             reason: Some(rejection.name()),
@@ -203,11 +203,11 @@ pub async fn enroll(
     let mut outcomes: Vec<_> = outcomes
         .await?
         .into_iter()
-        .map(|outcome| outcome.shown(may_search))
+        .map(|outcome| outcome.map_err(|rejection| rejection.shown(may_search)))
         .collect();
     // As for an image: what is wrong with the only one is wrong with the request.
-    if let [EnrollOutcome::Rejected(_)] = outcomes.as_slice()
-        && let Some(EnrollOutcome::Rejected(rejection)) = outcomes.pop()
+    if let [Err(_)] = outcomes.as_slice()
+        && let Some(Err(rejection)) = outcomes.pop()
     {
         return Err(RecognitionError::Rejected(rejection).into());
     }

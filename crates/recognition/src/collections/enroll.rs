@@ -29,27 +29,8 @@ pub struct FaceToEnroll {
     pub face_id: Option<Uuid>,
 }
 
-/// What becomes of a face.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EnrollOutcome {
-    /// It is enrolled, with this id.
-    Enrolled(Uuid),
-    /// It is not enrolled.
-    Rejected(Rejection),
-}
-
-impl EnrollOutcome {
-    /// Returns what a caller may know. To say to whom a face is similar is a search, which needs its own scope.
-    #[must_use]
-    pub fn shown(self, may_search: bool) -> Self {
-        match self {
-            Self::Rejected(Rejection::Conflict { .. } | Rejection::Suppressed) if !may_search => {
-                Self::Rejected(Rejection::Hidden)
-            }
-            outcome => outcome,
-        }
-    }
-}
+/// What becomes of a face: it is enrolled with this id, or not enrolled.
+pub type EnrollOutcome = Result<Uuid, Rejection>;
 
 /// A subject of a collection, and how its faces are enrolled.
 #[derive(Clone, Copy, Debug)]
@@ -109,20 +90,17 @@ impl Collections {
                 Ok(face) => self.check(target, &comparison, face).await?,
                 Err(rejection) => Err(rejection),
             };
-            outcomes.push(match checked {
-                Ok(face) => {
-                    let id = self.clock.new_id();
-                    accepted.push(NewEnrollment {
-                        id,
-                        face_id: face.face_id,
-                        image_id: None,
-                        is_acceptable: true,
-                        vector: face.vector.values,
-                    });
-                    EnrollOutcome::Enrolled(id)
-                }
-                Err(rejection) => EnrollOutcome::Rejected(rejection),
-            });
+            outcomes.push(checked.map(|face| {
+                let id = self.clock.new_id();
+                accepted.push(NewEnrollment {
+                    id,
+                    face_id: face.face_id,
+                    image_id: None,
+                    is_acceptable: true,
+                    vector: face.vector.values,
+                });
+                id
+            }));
         }
         let event = enroll_event(target, searches, &outcomes);
         let event = self.audit.entry(context, event);
@@ -228,12 +206,10 @@ fn enroll_event(
     let (mut enrollments, mut conflicts, mut suppressed) = (Vec::new(), Vec::new(), 0);
     for outcome in outcomes {
         match outcome {
-            EnrollOutcome::Enrolled(id) => enrollments.push(*id),
-            EnrollOutcome::Rejected(Rejection::Conflict { subject_id, .. }) => {
-                conflicts.push(*subject_id);
-            }
-            EnrollOutcome::Rejected(Rejection::Suppressed) => suppressed += 1,
-            EnrollOutcome::Rejected(_) => {}
+            Ok(id) => enrollments.push(*id),
+            Err(Rejection::Conflict { subject_id, .. }) => conflicts.push(*subject_id),
+            Err(Rejection::Suppressed) => suppressed += 1,
+            Err(_) => {}
         }
     }
     let details = json!({

@@ -38,6 +38,15 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// Returns what a caller may know. To say to whom a face is similar is a search, which needs its own scope.
+    #[must_use]
+    pub fn shown(self, may_search: bool) -> Self {
+        match self {
+            Self::Conflict { .. } | Self::Suppressed if !may_search => Self::Hidden,
+            rejection => rejection,
+        }
+    }
+
     /// Returns the name in responses.
     pub fn name(&self) -> &'static str {
         match self {
