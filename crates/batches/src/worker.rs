@@ -140,7 +140,7 @@ impl Worker {
         let mut claiming = self.tenants.claim().await;
         loop {
             let full = claiming.full_tenant();
-            if let Some(chunk) = self.claim_except(full.clone()).await? {
+            if let Some(chunk) = self.claim(full.clone()).await? {
                 let share = claiming.add(&chunk.tenant);
                 return Ok(Some((chunk, share)));
             }
@@ -150,15 +150,8 @@ impl Worker {
         }
     }
 
-    /// Leases the next chunk. Returns `None` if there is no work.
-    pub async fn claim(&self) -> Result<Option<LeasedChunk>, StoreError> {
-        self.claim_except(None).await
-    }
-
-    async fn claim_except(
-        &self,
-        except: Option<String>,
-    ) -> Result<Option<LeasedChunk>, StoreError> {
+    /// Leases the next chunk of any tenant but `except`. Returns `None` if there is no work.
+    pub async fn claim(&self, except: Option<String>) -> Result<Option<LeasedChunk>, StoreError> {
         let now = self.batches.clock().now();
         let request = ClaimRequest {
             owner: self.name.clone(),
