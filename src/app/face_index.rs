@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use facescan_config::{Config, IndexChoice};
+use facescan_config::{Config, IndexKind};
 use facescan_inference::pool::CpuPool;
 use facescan_recognition::index::{
     FaceIndex,
@@ -30,11 +30,11 @@ pub async fn open(
 ) -> anyhow::Result<Arc<dyn FaceIndex>> {
     let collections = store.clone();
     let vectors = match config.recognition.index {
-        IndexChoice::Exact => {
+        IndexKind::Exact => {
             return Ok(Arc::new(ExactIndex::new(collections, Arc::clone(pool))));
         }
-        IndexChoice::Qdrant => return qdrant(config, store),
-        IndexChoice::Pgvector => required(store).await?,
+        IndexKind::Qdrant => return qdrant(config, store),
+        IndexKind::Pgvector => required(store).await?,
     };
     let settings = HnswSettings {
         min_faces: config.recognition.hnsw_min_faces,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facescan_config::{Config, IndexChoice};
+use facescan_config::{Config, IndexKind};
 use facescan_store::Erasure;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -165,7 +165,7 @@ fn copies(erasure: &Erasure, config: &Config) -> Vec<Copies> {
             detail: "Postgres recycles its log after checkpoints; an archive of the log is a backup",
         });
     }
-    if config.recognition.index == IndexChoice::Qdrant {
+    if config.recognition.index == IndexKind::Qdrant {
         copies.push(Copies {
             place: "index",
             until: None,

@@ -8,6 +8,7 @@ use garde::Validate;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use url::Url;
+use utoipa::ToSchema;
 
 use super::{
     checks::{is_path, must},
@@ -33,7 +34,7 @@ pub struct Recognition {
     #[garde(skip)]
     pub max_searches_per_day: u32,
     #[garde(skip)]
-    pub index: IndexChoice,
+    pub index: IndexKind,
     #[garde(range(min = 1, max = 1_000_000_000))]
     pub hnsw_min_faces: u64,
     #[garde(range(min = 10, max = 1000))]
@@ -66,14 +67,14 @@ fn is_prefix(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
-/// The index that searches of collections use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The kind of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum IndexChoice {
-    /// A scan of all vectors in memory.
+pub enum IndexKind {
+    /// A scan of all rows in memory.
     Exact,
-    /// The extension pgvector of Postgres.
+    /// The extension pgvector of the database: a scan of all rows, or an HNSW index of a large collection.
     Pgvector,
-    /// A Qdrant server.
+    /// An approximate search on a Qdrant server.
     Qdrant,
 }

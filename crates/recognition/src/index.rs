@@ -11,12 +11,12 @@ pub mod qdrant;
 use std::error::Error;
 
 use async_trait::async_trait;
+pub use facescan_config::IndexKind;
 pub use facescan_index::Proposal;
 use facescan_inference::pool::PoolError;
 use facescan_store::{IndexPosition, StoreError};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
-use utoipa::ToSchema;
 
 /// An index cannot answer.
 #[derive(Debug, Error)]
@@ -59,18 +59,6 @@ pub struct Proposals {
     pub searched: u64,
     /// The position of the collection that the index had.
     pub position: u64,
-}
-
-/// The kind of an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum IndexKind {
-    /// A scan of all rows in memory.
-    Exact,
-    /// The extension pgvector of the database: a scan of all rows, or an HNSW index of a large collection.
-    Pgvector,
-    /// An approximate search on a Qdrant server.
-    Qdrant,
 }
 
 /// What an index has of a collection.
