@@ -98,26 +98,20 @@ impl Shape {
         Some(choices.filter(|choice| choice["type"] != "null").collect())
     }
 
-    /// Returns whether a field can be of a type, such as `boolean`.
-    fn can_be(&self, name: &str, kind: &str) -> bool {
-        let Some(property) = self.property(name) else {
-            return false;
-        };
-        let schema = self.resolve(property);
-        match self.choices(schema) {
-            Some(choices) => choices
-                .iter()
-                .any(|choice| types(choice).any(|of| of == kind)),
-            None => types(schema).any(|of| of == kind),
-        }
-    }
-
     /// Returns how the text of a query or of a part of a form is read.
     pub fn reading(&self, name: &str) -> Reading {
-        let is = |kind: &str| self.can_be(name, kind);
-        if !self.has(name) {
-            Reading::Unknown
-        } else if is("boolean") {
+        let Some(property) = self.property(name) else {
+            return Reading::Unknown;
+        };
+        let schema = self.resolve(property);
+        let choices = self.choices(schema).unwrap_or_else(|| vec![schema]);
+        let is = |kind: &str| {
+            choices
+                .iter()
+                .flat_map(|choice| types(choice))
+                .any(|of| of == kind)
+        };
+        if is("boolean") {
             Reading::Flag
         } else if is("integer") || is("number") {
             Reading::Number
