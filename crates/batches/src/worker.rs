@@ -271,18 +271,13 @@ mod tests {
             limit: 1,
             retry_after: Duration::ZERO,
         };
-        assert_eq!(Failure::from(&limit), Failure::Temporary);
-        assert_eq!(
-            Failure::from(&RecognitionError::NoFaceToSearch),
-            Failure::Permanent
-        );
-        assert_eq!(
-            Failure::from(&RecognitionError::Audit(AuditError(None))),
-            Failure::Wait
-        );
-        assert_eq!(
-            Failure::from(&RecognitionError::Index(IndexError::Busy)),
-            Failure::Wait
-        );
+        for (error, expected) in [
+            (limit, Failure::Temporary),
+            (RecognitionError::NoFaceToSearch, Failure::Permanent),
+            (AuditError(None).into(), Failure::Wait),
+            (IndexError::Busy.into(), Failure::Wait),
+        ] {
+            assert_eq!(Failure::from(&error), expected, "{error}");
+        }
     }
 }
