@@ -6,14 +6,16 @@ use uuid::Uuid;
 
 use super::{FieldError, MAX_ERRORS, Shape, describe::describe, shape::types};
 
-/// Names that other servers have, and what to do here.
-const HINTS: [(&str, &str); 5] = [
-    ("model", MODELS),
-    ("model_name", MODELS),
-    ("detector", MODELS),
-    ("detector_backend", MODELS),
-    ("embedder", MODELS),
+/// Options by which other servers choose a model.
+const MODEL_OPTIONS: [&str; 5] = [
+    "model",
+    "model_name",
+    "detector",
+    "detector_backend",
+    "embedder",
 ];
+
+/// What to do here instead.
 const MODELS: &str =
     "is unknown; the settings of the server choose the models, and GET /models lists them";
 
@@ -111,7 +113,14 @@ impl<'a> Check<'a> {
                 None => {
                     let known = properties.keys().map(String::as_str);
                     let error = FieldError::unknown(&inner, name, known);
-                    self.add(hinted(error, name));
+                    self.add(match MODEL_OPTIONS.contains(&name.as_str()) {
+                        true => FieldError {
+                            detail: MODELS.to_owned(),
+                            did_you_mean: None,
+                            ..error
+                        },
+                        false => error,
+                    });
                 }
             }
         }
@@ -227,18 +236,6 @@ fn joined(path: &str, name: &str) -> String {
     match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),
-    }
-}
-
-fn hinted(error: FieldError, name: &str) -> FieldError {
-    let hint = HINTS.iter().find(|(known, _)| *known == name);
-    match hint {
-        Some((_, hint)) => FieldError {
-            detail: (*hint).to_owned(),
-            did_you_mean: None,
-            ..error
-        },
-        None => error,
     }
 }
 

@@ -11,7 +11,7 @@ use super::entry::EntryError;
 const MAX_LISTED: usize = 1000;
 
 /// The response to a submission.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = BatchReceipt)]
 pub struct Receipt {
     /// The id of the batch.
@@ -62,12 +62,7 @@ impl Receipt {
         Self {
             id,
             state: BatchState::Open.name().to_owned(),
-            accepted: 0,
-            duplicates: 0,
-            refused: Vec::new(),
-            refused_total: 0,
-            webhook_secret: None,
-            read: 0,
+            ..Self::default()
         }
     }
 

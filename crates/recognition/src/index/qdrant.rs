@@ -112,24 +112,18 @@ impl QdrantIndex {
         let mut stored = Vec::new();
         for points in self.points.list().await? {
             let positions = points.positions().await?;
+            let of = |id, position| StoredCollection {
+                id,
+                position,
+                points: Arc::clone(&points),
+            };
             if !self.is_swept.load(Ordering::Relaxed) {
                 let ids = points.collections_with_rows().await?;
                 let lost = ids.into_iter().filter(|id| !positions.contains_key(id));
-                stored.extend(lost.map(|id| StoredCollection {
-                    id,
-                    position: None,
-                    points: Arc::clone(&points),
-                }));
+                stored.extend(lost.map(|id| of(id, None)));
             }
-            stored.extend(
-                positions
-                    .into_iter()
-                    .map(|(id, position)| StoredCollection {
-                        id,
-                        position: Some(position),
-                        points: Arc::clone(&points),
-                    }),
-            );
+            let positions = positions.into_iter();
+            stored.extend(positions.map(|(id, position)| of(id, Some(position))));
         }
         Ok(stored)
     }
