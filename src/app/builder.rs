@@ -7,7 +7,11 @@ use facescan_audit::{AuditLog, key::AuditKey, refusals::RefusalLog};
 use facescan_batches::{
     Batches,
     payloads::Payloads,
-    queue::{Outbox, WorkQueue, database::DatabaseQueue, nats::NatsQueue},
+    queue::{
+        WorkQueue,
+        database::DatabaseQueue,
+        nats::{NatsQueue, Outbox},
+    },
     running::RunningBatches,
     watches::BatchWatches,
 };

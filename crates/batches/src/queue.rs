@@ -8,13 +8,10 @@
 
 pub mod database;
 pub mod nats;
-mod outbox;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-
-pub use outbox::Outbox;
 
 /// Wakes workers when chunks are ready.
 #[async_trait]

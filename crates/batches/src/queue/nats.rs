@@ -16,12 +16,13 @@ use async_nats::{
     },
 };
 use async_trait::async_trait;
-use facescan_store::ReadyChunk;
+use facescan_clock::Clock;
+use facescan_store::{ReadyChunk, Store};
 use futures::{StreamExt, future::try_join_all};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, Notify};
 
-use super::{Outbox, WorkQueue};
+use super::WorkQueue;
 
 /// The name of the stream, and the first part of its subjects.
 const STREAM: &str = "facescan-batches";
@@ -33,6 +34,22 @@ const ACK_WAIT: Duration = Duration::from_secs(30);
 
 /// The time limit of a request to the server.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The number of chunks that are announced at a time.
+const CHUNKS_PER_CALL: u32 = 1000;
+
+/// A chunk that is still ready after this time is announced again, because the queue may have lost it.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
+
+/// The chunks that the server must be told of. They stand in the database, so that a crash loses none.
+pub struct Outbox {
+    /// The batches in the database.
+    pub store: Store,
+    /// The clock of the application.
+    pub clock: Arc<dyn Clock>,
+    /// How often to look for chunks that another process has made ready.
+    pub poll: Duration,
+}
 
 /// The queue on a NATS server.
 pub struct NatsQueue {
@@ -128,6 +145,19 @@ impl NatsQueue {
         }
     }
 
+    /// Announces the oldest chunks. Returns whether there may be more.
+    async fn announce(&self) -> anyhow::Result<bool> {
+        let Outbox { store, clock, .. } = &self.outbox;
+        let now = clock.now();
+        let ready = store.unannounced_chunks(now, now - REPEAT_AFTER, CHUNKS_PER_CALL);
+        let ready = ready.await?;
+        if !ready.is_empty() {
+            self.publish(&ready).await?;
+            store.mark_announced(&ready, now).await?;
+        }
+        Ok(ready.len() == CHUNKS_PER_CALL as usize)
+    }
+
     /// Tells the server of chunks. It does not add those that it has already.
     async fn publish(&self, chunks: &[ReadyChunk]) -> anyhow::Result<()> {
         // Without the stream, nothing would keep the messages.
@@ -183,10 +213,7 @@ impl WorkQueue for NatsQueue {
 
     async fn run(&self) {
         loop {
-            let announced = self
-                .outbox
-                .announce(async |chunks| self.publish(chunks).await);
-            match announced.await {
+            match self.announce().await {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
