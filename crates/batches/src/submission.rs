@@ -357,18 +357,15 @@ impl<'a> Submission<'a> {
             })
             .await?;
         let read = mem::take(&mut self.pending_read);
-        let read_before = match self.purpose {
+        let (read, read_before) = match self.purpose {
             // Only one request at a time may write the entries of a batch.
-            Purpose::Create { .. } => Some(self.receipt.read - read),
-            Purpose::Repeat | Purpose::Add => None,
+            Purpose::Create { .. } => (read, Some(self.receipt.read - read)),
+            Purpose::Repeat | Purpose::Add => (0, None),
         };
         let added = self.batches.store.add_items(NewItems {
             batch: self.batch.id,
             items: &items,
-            read: match self.purpose {
-                Purpose::Add => 0,
-                Purpose::Create { .. } | Purpose::Repeat => read,
-            },
+            read,
             read_before,
             now: self.batches.clock().now(),
         });
@@ -400,10 +397,7 @@ impl<'a> Submission<'a> {
 
     /// Returns why the database did not add items.
     async fn why_not_added(&self) -> Result<BatchError, BatchError> {
-        let batch = self
-            .batches
-            .batch(&self.batch.tenant, self.batch.id)
-            .await?;
+        let batch = self.newest_batch().await?;
         Ok(match batch.state {
             facescan_store::BatchState::Open => BatchError::Concurrent,
             _ => BatchError::NotOpen(batch.id),
@@ -421,33 +415,33 @@ impl<'a> Submission<'a> {
             return self.repeated(digest);
         }
         self.flush().await?;
-        let Purpose::Create { stays_open } = self.purpose else {
-            let batch = self
-                .batches
-                .batch(&self.batch.tenant, self.batch.id)
-                .await?;
-            return Ok(Submitted {
-                receipt: self.receipt.clone().in_state(batch.state),
-                is_repeated: false,
-            });
+        let batch = match self.purpose {
+            Purpose::Create { stays_open } => {
+                // A request that was interrupted and continued has also counted the entries before.
+                self.receipt
+                    .add_before(self.batch.accepted, self.written_before);
+                let completed = self.batches.store.complete_request(CompleteRequest {
+                    batch: self.batch.id,
+                    digest,
+                    receipt: serde_json::to_value(&self.receipt).map_err(PipelineError::from)?,
+                    stays_open,
+                    now: self.batches.clock().now(),
+                });
+                let completed = completed.await?;
+                completed.ok_or(BatchError::NotFound(self.batch.id))?
+            }
+            Purpose::Repeat | Purpose::Add => self.newest_batch().await?,
         };
-        // A request that was interrupted and continued has also counted the entries before.
-        self.receipt
-            .add_before(self.batch.accepted, self.written_before);
-        let completed = self.batches.store.complete_request(CompleteRequest {
-            batch: self.batch.id,
-            digest,
-            receipt: serde_json::to_value(&self.receipt).map_err(PipelineError::from)?,
-            stays_open,
-            now: self.batches.clock().now(),
-        });
-        let batch = completed
-            .await?
-            .ok_or(BatchError::NotFound(self.batch.id))?;
         Ok(Submitted {
             receipt: self.receipt.clone().in_state(batch.state),
             is_repeated: false,
         })
+    }
+
+    /// Returns the batch as it is now.
+    async fn newest_batch(&self) -> Result<Batch, BatchError> {
+        let batch = &self.batch;
+        self.batches.batch(&batch.tenant, batch.id).await
     }
 
     /// Ends a submission that repeats another one.
