@@ -99,38 +99,25 @@ fn targets(text: &str) -> anyhow::Result<Targets> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{self, Write},
-        sync::{Arc, Mutex, PoisonError},
+        io::{self, Read},
+        sync::Arc,
     };
 
     use serde_json::Value;
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Captured(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Captured {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// Returns what `log` writes with a filter and a shape.
     fn lines(filter: &str, shape: Shape, log: impl FnOnce()) -> String {
-        let captured = Captured::default();
-        let writer = captured.clone();
-        let layer = layer(shape, move || writer.clone());
+        let (mut reader, writer) = io::pipe().unwrap();
+        let layer = layer(shape, Arc::new(writer));
         let subscriber =
             tracing_subscriber::registry().with(layer.with_filter(targets(filter).unwrap()));
         tracing::subscriber::with_default(subscriber, log);
-        let bytes = captured.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        // The writer is dropped with the subscriber, which ends the text.
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
     }
 
     #[test]
