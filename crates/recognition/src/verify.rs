@@ -134,22 +134,18 @@ pub struct VerifyPlan {
 }
 
 impl VerifyRequest {
-    /// Returns what the threshold is chosen by. `default_far` is the rate of the settings.
+    /// Returns what the threshold is chosen by. `default_far` is the rate of the settings. The ranges were checked before.
     ///
     /// # Errors
-    /// [`InvalidOption`] with the name of the option.
+    /// [`InvalidOption`] if there are a rate and a threshold.
     pub fn criterion(&self, default_far: f64) -> Result<Criterion, InvalidOption> {
         match (self.far, self.threshold) {
             (Some(_), Some(_)) => {
                 let detail = "cannot be used together with `threshold`; send one of them";
                 Err(InvalidOption::new("far", detail))
             }
-            (Some(far), None) if far > 0.0 && far <= 1.0 => Ok(Criterion::Far(far)),
-            (Some(_), None) => Err(InvalidOption::new("far", "must be above 0 and at most 1")),
-            (None, Some(cosine)) if (-1.0..=1.0).contains(&cosine) => {
-                Ok(Criterion::Threshold(cosine))
-            }
-            (None, Some(_)) => Err(InvalidOption::new("threshold", "must be from -1 to 1")),
+            (Some(far), None) => Ok(Criterion::Far(far)),
+            (None, Some(cosine)) => Ok(Criterion::Threshold(cosine)),
             (None, None) => Ok(Criterion::DefaultFar(default_far)),
         }
     }

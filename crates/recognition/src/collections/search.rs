@@ -31,9 +31,6 @@ use crate::{
     verify::{Criterion, FaceChoice, FaceVector, VerifyRequest, threshold},
 };
 
-/// The most candidates of a search.
-const MAX_LIMIT: usize = 50;
-
 /// The candidates beyond the limit that take the places of suppressed ones.
 const SPARE: usize = 20;
 
@@ -132,7 +129,7 @@ impl SearchRequest {
         }
     }
 
-    /// Checks the options, and returns those of the search and those of the image.
+    /// Checks the options, whose ranges were checked before. Returns those of the search and those of the image.
     ///
     /// # Errors
     /// [`InvalidOption`] with the name of the option.
@@ -143,11 +140,6 @@ impl SearchRequest {
         };
         if let Some(case) = &self.case {
             check_text("case", case)?;
-        }
-        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MAX_LIMIT).contains(&limit) {
-            let detail = format!("must be from 1 to {MAX_LIMIT}");
-            return Err(InvalidOption::new("limit", detail));
         }
         let image = VerifyRequest {
             far: self.far,
@@ -166,7 +158,7 @@ impl SearchRequest {
         let plan = SearchPlan {
             purpose,
             case: self.case,
-            limit,
+            limit: self.limit.unwrap_or(DEFAULT_LIMIT),
             by: self.by.unwrap_or_default(),
             must_be_exact: self.exact.unwrap_or_default(),
             criterion,
