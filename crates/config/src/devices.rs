@@ -2,7 +2,7 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU64};
 
 use facescan_inference::{
     accelerator::{Accelerator, AcceleratorName},
@@ -38,9 +38,9 @@ pub struct Devices {
     #[garde(range(min = 1, max = 1000))]
     pub breaker_failures: u32,
     #[garde(range(min = 1, max = 3_600_000))]
-    pub breaker_cooldown_ms: u64,
-    #[garde(range(min = self.breaker_cooldown_ms, max = 86_400_000))]
-    pub breaker_max_cooldown_ms: u64,
+    pub breaker_cooldown_ms: Milliseconds,
+    #[garde(range(min = self.breaker_cooldown_ms.0, max = 86_400_000))]
+    pub breaker_max_cooldown_ms: Milliseconds,
     #[garde(range(min = 1, max = 3_600_000))]
     pub run_timeout_ms: Milliseconds,
     #[garde(range(max = 1_000_000_000))]
@@ -88,12 +88,6 @@ impl Devices {
     pub fn memory_limit(&self) -> Option<u64> {
         let bytes = |gib| (gib * (1u64 << 30) as f64) as u64;
         self.memory_limit_gb.map(bytes)
-    }
-
-    /// Returns how long a failed device stays unused: the first duration and the longest one.
-    pub fn breaker_cooldowns(&self) -> (Duration, Duration) {
-        let [first, longest] = [self.breaker_cooldown_ms, self.breaker_max_cooldown_ms];
-        (Duration::from_millis(first), Duration::from_millis(longest))
     }
 
     /// Returns the interval of checks in batches. `None` checks no batch.

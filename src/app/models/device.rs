@@ -123,11 +123,11 @@ impl Loader<'_> {
 
     /// Creates the health record of a working device that runs at most `most_rows` rows at once.
     pub(super) fn health(&self, most_rows: usize) -> Arc<Health> {
-        let (cool_down, max_cool_down) = self.config.devices.breaker_cooldowns();
+        let devices = &self.config.devices;
         let settings = BreakerSettings {
-            failures: self.config.devices.breaker_failures,
-            cool_down,
-            max_cool_down,
+            failures: devices.breaker_failures,
+            cool_down: devices.breaker_cooldown_ms.duration(),
+            max_cool_down: devices.breaker_max_cooldown_ms.duration(),
         };
         Arc::new(Health::new(settings, most_rows))
     }
