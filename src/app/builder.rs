@@ -1,6 +1,9 @@
 //! Builds an application from its parts.
 
-use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::Context;
 use facescan_audit::{AuditLog, key::AuditKey, refusals::RefusalLog};
@@ -154,7 +157,7 @@ impl Parts {
             long_pool: &long_pool,
             clock: &self.clock,
             metrics,
-            placements: RefCell::default(),
+            placements: Mutex::default(),
         };
         let pipeline = pipeline::load(&loader).await?;
         watch(&pipeline, metrics);

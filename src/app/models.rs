@@ -1,7 +1,12 @@
 //! Loads the models. Every model runs on the CPU. It also runs on the device that its operation's toggle selects, if
 //! the device passes the self-test.
 
-use std::{cell::RefCell, collections::HashMap, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use facescan_clock::Clock;
 use facescan_config::Config;
@@ -37,7 +42,7 @@ pub(super) struct Loader<'a> {
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Metrics,
     /// The results of the self-test graph at each placement.
-    pub placements: RefCell<CheckedPlacements>,
+    pub placements: Mutex<CheckedPlacements>,
 }
 
 /// The results of the self-test graph at each placement, and their reports.
@@ -89,7 +94,13 @@ struct OnCpu {
 impl Loader<'_> {
     /// Takes the reports of the execution providers that were tried, in order.
     pub fn take_tried(&self) -> Vec<ProviderReport> {
-        self.placements.take().tried
+        std::mem::take(&mut self.placements().tried)
+    }
+
+    fn placements(&self) -> MutexGuard<'_, CheckedPlacements> {
+        self.placements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks a model's file and graph against the registry and starts the engine of its operation.

@@ -1,9 +1,6 @@
 //! The four request forms, both answer forms and the command line return the same results.
 
-use axum::{
-    body::Body,
-    http::{StatusCode, header::CONTENT_TYPE},
-};
+use axum::http::{StatusCode, header::CONTENT_TYPE};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 

@@ -134,7 +134,7 @@ impl Loader<'_> {
 
     /// Runs the self-test graph once at a placement and remembers the result.
     pub(super) fn prove_placement(&self, placement: DevicePlacement) -> Result<(), String> {
-        if let Some(known) = self.placements.borrow().known.get(&placement) {
+        if let Some(known) = self.placements().known.get(&placement) {
             return known.clone();
         }
         let refused = proof::prove_placement(
@@ -147,7 +147,7 @@ impl Loader<'_> {
             Some(error) => Err(error.to_string()),
             None => Ok(()),
         };
-        let mut placements = self.placements.borrow_mut();
+        let mut placements = self.placements();
         placements.known.insert(placement, outcome.clone());
         let tried = ProviderReport::new(placement, refused);
         if !placements

@@ -43,7 +43,7 @@ pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
         let path = format!("/{}", kind.operation().name());
         paths.paths.insert(path, item);
     }
-    let own = (schemas, paths, post(handler.clone()));
+    let own = (schemas, paths, post(handler));
     routes::add(UtoipaMethodRouter::default(), own, handler)
 }
 

@@ -166,7 +166,8 @@ fn rewriting_gives_the_same_bytes_each_time() {
 
 #[test]
 fn what_a_recipe_cannot_do_is_an_error() {
-    let changes: [(fn(&mut GraphProto), &str); 6] = [
+    type Change = fn(&mut GraphProto);
+    let changes: [(Change, &str); 6] = [
         (
             |graph| graph.initializer[1].dims = vec![7],
             "constant `s` holds 2 values",

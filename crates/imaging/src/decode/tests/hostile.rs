@@ -20,7 +20,8 @@ fn limits_are_checked_before_pixels_are_decoded() {
             max_pixels: 1200,
         };
         assert_eq!(limited(exact), Ok(format));
-        let lower: [(LimitKind, u64, fn(&mut Limits)); 4] = [
+        type Lower = fn(&mut Limits);
+        let lower: [(LimitKind, u64, Lower); 4] = [
             (LimitKind::Bytes, exact.max_bytes, |l| l.max_bytes -= 1),
             (LimitKind::Width, 40, |l| l.max_width -= 1),
             (LimitKind::Height, 30, |l| l.max_height -= 1),

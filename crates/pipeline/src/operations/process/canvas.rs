@@ -78,9 +78,7 @@ impl<'a> Canvas<'a> {
             op: step.name(),
             ..StepReport::default()
         };
-        for frame in &self.frames {
-            self.run.work.add(step.work(frame.pixels.dimensions()))?;
-        }
+        self.add_work(step)?;
         match step {
             Step::MaskCrop {
                 padding_ratio,
@@ -133,6 +131,13 @@ impl<'a> Canvas<'a> {
             }
         }
         self.steps.push(report);
+        Ok(())
+    }
+
+    fn add_work(&mut self, step: &Step) -> Result<(), PipelineError> {
+        for frame in &self.frames {
+            self.run.work.add(step.work(frame.pixels.dimensions()))?;
+        }
         Ok(())
     }
 
