@@ -8,8 +8,8 @@ use facescan_pipeline::{
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi, Ref, RefOr,
-        Schema, Type,
+        ArrayBuilder, ArrayItems, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi,
+        Ref, RefOr, Schema, Type,
         encoding::EncodingBuilder,
         link::LinkBuilder,
         path::{Operation, Parameter, ParameterIn},
@@ -219,7 +219,13 @@ fn add_forms(operation: &mut Operation, schemas: &mut Schemas) {
         constrain(parameters, options);
     }
     let has = |name: &str| described.properties.contains_key(name);
-    let (is_batch, has_faces) = (has("items"), has("faces"));
+    // Other bodies have the ids of stored faces, which are no images.
+    let has_faces = matches!(
+        described.properties.get("faces"),
+        Some(RefOr::T(Schema::Array(faces))) if matches!(&faces.items,
+            ArrayItems::RefOrSchema(face) if matches!(**face, RefOr::Ref(_)))
+    );
+    let is_batch = has("items");
     if !is_batch && !has_faces && !has("images") {
         return;
     }
