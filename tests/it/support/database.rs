@@ -158,7 +158,8 @@ pub async fn on_sqlite<F: Future<Output = ()>>(test: impl FnOnce(Database) -> F)
         .join("missing folder")
         .join("facescan.sqlite");
     let url = format!("sqlite://{}?mode=rwc", file.display());
-    test(Database::Sqlite { url }).await;
+    // On the heap, because the futures of long stories do not fit on the stack of a test.
+    Box::pin(test(Database::Sqlite { url })).await;
 }
 
 /// Runs a test on a new Postgres database and drops the database, also if the test fails.
