@@ -8,12 +8,12 @@ use facescan_pipeline::{
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        ArrayBuilder, ArrayItems, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi,
-        Ref, RefOr, Schema, Type,
+        ArrayBuilder, Content, ContentBuilder, ObjectBuilder, OneOfBuilder, OpenApi, Ref, RefOr,
+        Schema, Type,
         encoding::EncodingBuilder,
         link::LinkBuilder,
         path::{Operation, Parameter, ParameterIn},
-        schema::{AdditionalProperties, Object, SchemaType},
+        schema::{AdditionalProperties, ArrayItems, Object, SchemaType},
         security::{
             ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
         },
