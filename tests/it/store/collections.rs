@@ -155,6 +155,12 @@ async fn names_and_ids_are_unique(store: &Store) {
         ..a.clone()
     };
     assert_eq!(changed.unwrap(), Changed::Done(expected));
+    let foreign = CollectionKey {
+        tenant: "other names",
+        id: a.id,
+    };
+    let changed = store.change_collection(foreign, &change, None).await;
+    assert_eq!(changed.unwrap(), Changed::NotFound);
     let first = store
         .list_collections("names", page(None, 1))
         .await
@@ -179,6 +185,8 @@ async fn names_and_ids_are_unique(store: &Store) {
     };
     let written = store.create_subject("names", &subject, None).await;
     assert_eq!(written.unwrap(), Written::Done);
+    let written = store.create_subject("other names", &subject, None).await;
+    assert_eq!(written.unwrap(), Written::NotFound);
     let read = store.subject(key(&a), subject.id).await.unwrap();
     assert_eq!(read.as_ref(), Some(&subject));
     let listed = store.list_subjects(key(&a), Some("employee 7"), page(None, 9));
@@ -397,6 +405,8 @@ async fn erasing_removes_enrollments(store: &Store) {
         (0, 1)
     );
     assert_eq!(left().await, 2);
+    let foreign = erase(store, "names", ErasureTarget::Enrollment(faces[3].id)).await;
+    assert_eq!(foreign, None, "another tenant");
     assert_eq!(erased(ErasureTarget::Enrollment(faces[3].id)).await, (0, 1));
     assert_eq!(left().await, 1);
     assert_eq!(erased(ErasureTarget::Collection(gallery.id)).await, (1, 1));

@@ -2,15 +2,15 @@
 
 use facescan_store::{
     Assignment, ClusteringEnd, ClusteringProgress, ClusteringState, Collection, CollectionKind,
-    Decided, Decision, Enrolled, FaceFilter, LeasedClustering, NewClustering, NewEnrollment, Store,
-    Written,
+    Decided, Decision, Enrolled, ErasureTarget, FaceFilter, LeasedClustering, NewClustering,
+    NewEnrollment, Store, Written,
 };
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{
     collections::{collection, created, key},
-    fixtures::{noon, page},
+    fixtures::{erase, noon, page},
 };
 
 /// Runs every step.
@@ -268,6 +268,8 @@ async fn time_ends_faces(store: &Store) {
     });
     let assignments: Vec<Assignment> = assignments.collect();
     assert!(store.assign_people(&leased, &assignments).await.unwrap());
+    let foreign = erase(store, "lease", ErasureTarget::Person(person)).await;
+    assert_eq!(foreign, None, "another tenant");
     let left = async |days| {
         let now = noon() + Duration::days(days);
         while store.expire_library_faces(now, 2, None).await.unwrap() > 0 {}

@@ -132,8 +132,10 @@ async fn keep_the_limit(store: &Store) {
     assert_eq!(created.count(), 3, "also if they are created together");
     assert_eq!(audited(store, "limit").await.len(), 3);
     let listed = store.list_webhooks("limit").await.unwrap();
-    let deleted = store.delete_webhook("limit", listed[0].id, entry("limit", "delete"));
-    assert!(deleted.await.unwrap());
+    let delete = |tenant| store.delete_webhook(tenant, listed[0].id, entry(tenant, "delete"));
+    assert!(!delete("another tenant").await.unwrap());
+    assert!(delete("limit").await.unwrap());
+    assert!(audited(store, "another tenant").await.is_empty());
     assert_eq!(audited(store, "limit").await.len(), 4);
 }
 
