@@ -39,7 +39,7 @@ crate::prepared::statements! {
         select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
 
     const SUPPRESSION = select!(
-        "WHERE tenant = :tenant AND kind = :Suppression AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
+        "WHERE tenant = :tenant AND kind = :kind AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
     );
 
     const SIZE = "SELECT \
@@ -123,7 +123,7 @@ impl Store {
         query!(self, "suppression_collections", |connection| {
             let values = params!(
                 tenant,
-                Suppression = CollectionKind::Suppression.name(),
+                kind = CollectionKind::Suppression.name(),
                 vector_space
             );
             Ok(connection.fetch_all(SUPPRESSION, values).await?)
