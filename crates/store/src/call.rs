@@ -166,7 +166,8 @@ macro_rules! query {
     };
 }
 
-/// Runs statements in a transaction, which is committed if they succeed.
+/// Runs statements in a transaction, which is committed if they succeed. [`snapshot!`] and [`change!`] name the method that
+/// reports the call, and those that acquire its connection and begin its transaction.
 macro_rules! transaction {
     ($store:expr, $observe:ident, $name:literal, ($acquire:ident, $begin:ident), |$connection:ident| $statements:expr) => {
         $store

@@ -24,7 +24,7 @@ impl Statement {
     }
 }
 
-/// Declares the statements of a file, and tests them. The texts of those that only Postgres runs end with `only postgres`.
+/// Declares the statements of a file, and tests them. `, only postgres` follows the text of one that SQLite does not run.
 macro_rules! statements {
     ($(
         $(#[$meta:meta])*

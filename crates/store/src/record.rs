@@ -217,7 +217,7 @@ impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
     }
 }
 
-/// A type of the fields of a record.
+/// A type of the fields of a record. It decides how a column is read: a time is one that is kept as microseconds.
 pub(crate) trait Field: Sized {
     /// Reads the column, or the columns of a record in the record.
     fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error>;
@@ -255,7 +255,20 @@ impl<T: Named> Field for T {
 }
 
 /// Declares structs whose fields are read from the columns with the same names, as [`Field`] says for their types. A field with
-/// `= method("column")` is read by this method of [`Columns`] from this column.
+/// `= method("column")` is read by this method of [`Columns`] from this column:
+///
+/// ```text
+/// record! {
+///     struct Seen {
+///         id: Uuid,
+///         key_id: Option<String> = get("key"),
+///         // A column of the type `timestamptz`. Without `get`, it is a number of microseconds.
+///         created_at: OffsetDateTime = get("created_at"),
+///         // The columns of another record, in the same row.
+///         counts: Counts,
+///     }
+/// }
+/// ```
 macro_rules! record {
     (@read $row:ident $field:ident) => {
         $crate::record::Field::read($row, stringify!($field))

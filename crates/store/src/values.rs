@@ -11,6 +11,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// A value that either database takes as a parameter.
+///
+/// A connection to Postgres keeps a statement by its text, with the types of the first values. So every call with the same text
+/// gives a parameter the same type, and an `i32` is not the same as a `u32`, which is bound as 64 bits.
 pub(crate) trait Value: Sync {
     /// Binds the value as the next parameter.
     fn bind_postgres(&self, arguments: &mut PgArguments) -> Result<(), BoxDynError>;
@@ -183,7 +186,8 @@ bound_as! {
     Option<Landmarks>, points => points.map(|points| Floats(points.as_flattened().to_vec()));
 }
 
-/// Returns a number as the databases keep it. No row has the greatest one.
+/// Returns a number as the databases keep it. One that is too great becomes the greatest of them, which no row has. Bits are no
+/// number: cast them to an `i64`.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
