@@ -146,3 +146,43 @@ impl Store {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+    use super::*;
+    use crate::record::Record;
+
+    /// Reads a key whose time in one column is out of range.
+    async fn read(damaged: &str) -> Result<ApiKey, sqlx::Error> {
+        let times = ["created_at", "expires_at", "revoked_at", "last_used_at"].map(|column| {
+            let time = if column == damaged { i64::MAX } else { 0 };
+            format!("{time} AS {column}")
+        });
+        let query = format!(
+            "SELECT 'k' AS id, 't' AS tenant, 'n' AS name, '[]' AS scopes, zeroblob(32) AS digest, {}",
+            times.join(", ")
+        );
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
+        let row = sqlx::query(AssertSqlSafe(query))
+            .fetch_one(&mut connection)
+            .await?;
+        ApiKey::from_row(&row)
+    }
+
+    #[test]
+    fn a_damaged_time_refuses_a_key_unless_nothing_depends_on_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        for damaged in ["created_at", "expires_at", "revoked_at"] {
+            let error = runtime.block_on(read(damaged)).unwrap_err().to_string();
+            assert!(error.contains(damaged), "{error}");
+            assert!(error.contains("the row with id k, tenant t"), "{error}");
+        }
+        let key = runtime.block_on(read("last_used_at")).unwrap();
+        assert_eq!(key.last_used_at, None);
+    }
+}
