@@ -1,5 +1,7 @@
 //! Errors over HTTP that depend on the settings, and what every response to a request has. `mistakes` has the others.
 
+use std::collections::BTreeMap;
+
 use axum::{body::Body, http::header::CONTENT_TYPE};
 use insta::assert_json_snapshot;
 use serde_json::json;
@@ -39,6 +41,20 @@ async fn a_strict_request_does_not_fall_back() {
     assert_json_snapshot!(problem(&strict));
     let lenient = app.post("/detect", image_file("t1.jpg")).await;
     assert_json_snapshot!(lenient.json()["devices"]);
+}
+
+#[tokio::test]
+async fn the_fields_and_the_options_of_a_body_share_one_limit_of_mistakes() {
+    let app = TestApp::start().await;
+    let unknown: BTreeMap<_, _> = (0..16)
+        .map(|number| (format!("name_{number}"), 1))
+        .collect();
+    let mut body = json!(unknown);
+    body["options"] = json!(unknown);
+    let body = body.to_string();
+    let reply = app.post_as("/detect", "application/json", body).await;
+    let errors = reply.json()["errors"].as_array().map(Vec::len);
+    assert_eq!(errors, Some(16), "{reply:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use axum::{
     extract::{FromRequest, Request},
     http::header::EXPECT,
 };
-use facescan_fields::{FieldErrors, Shape};
+use facescan_fields::{FieldErrors, MAX_ERRORS, Shape};
 use facescan_pipeline::{
     admission::{AdmissionError, ImageReservation, Priority},
     context::RequestContext,
@@ -88,6 +88,7 @@ impl<T: AdmittedContent, O: RequestOptions + Send> FromRequest<AppState> for Adm
                 errors
                     .errors
                     .extend(options.err().into_iter().flat_map(|of| of.errors));
+                errors.errors.truncate(MAX_ERRORS);
                 return Err(errors.into());
             }
         };
