@@ -1,7 +1,7 @@
 //! Runs plans on images. Every entry point calls it: HTTP handlers, workers of batches and the command line.
 //!
-//! [`Runner::find_or_run`] is the only place where stored results are looked up, and where the times of its stages and of its
-//! fetch are recorded. `storage.rs` has the database, and `rows.rs` the rows.
+//! [`Runner::find_or_run`] is the only place where the stored result of an image is looked up, and where the times of its stages
+//! and of its fetch are recorded. `storage.rs` has the database, and `rows.rs` the rows.
 
 mod rows;
 mod storage;

@@ -100,7 +100,8 @@ pub struct FaceQuality {
 }
 
 impl FaceQuality {
-    /// Judges a face by the thresholds of a preset. `measures` are those of its crop. `embedding_norm` is there if it counts.
+    /// Judges a face by the thresholds of a preset. `measures` are those of its crop. `embedding_norm` is `None` if the thresholds
+    /// do not apply to the embedder.
     pub(crate) fn judge(
         face: &Face,
         measures: ImageQuality,
