@@ -89,8 +89,8 @@ pub struct StoredAs<'a, T> {
 }
 
 impl<'a> StoredAs<'a, Scan> {
-    /// A scan is stored as it is.
-    pub fn scan(name: &'static str, storage: &'a StorageOptions) -> Self {
+    /// Returns how scans are stored: as they are.
+    pub fn of_scan(name: &'static str, storage: &'a StorageOptions) -> Self {
         Self {
             name,
             storage,

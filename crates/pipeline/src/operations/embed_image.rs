@@ -81,7 +81,7 @@ impl Plan for ImageEmbeddingPlan {
 
     // No option decides the vector, so `key_options` has none.
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
-        Some(StoredAs::scan("embed_image", &self.storage))
+        Some(StoredAs::of_scan("embed_image", &self.storage))
     }
 
     fn check(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {

@@ -69,7 +69,7 @@ impl Plan for ScanPlan {
     }
 
     fn stored(&self) -> Option<StoredAs<'_, Scan>> {
-        Some(StoredAs::scan(self.operation().name(), &self.storage))
+        Some(StoredAs::of_scan(self.operation().name(), &self.storage))
     }
 
     fn key_options(&self) -> Value {
