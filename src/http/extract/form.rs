@@ -20,7 +20,7 @@ use self::disposition::Disposition;
 use super::{
     arriving::{body, content_type},
     body::MAX_OPTIONS_BYTES,
-    body_reader::parse,
+    parsing::parse,
 };
 use crate::http::{AppState, error::ApiError, middleware::context};
 

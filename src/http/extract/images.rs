@@ -144,8 +144,8 @@ pub(super) fn image(part: Part) -> ImageInput {
 mod tests {
     use super::*;
     use crate::http::extract::{
-        body_reader::{ParseError, from_json},
         content::ReadBody,
+        parsing::{ParseError, from_json},
     };
     use facescan_fields::Shape;
     use facescan_pipeline::{ingest::text::NUL, operations::scan::request::ScanRequest};

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{
     arriving::{self, body, content_type},
     body::number,
-    body_reader::{check_is_object, from_json},
+    parsing::{check_is_object, from_json},
 };
 use crate::http::{AppState, error::ApiError};
 

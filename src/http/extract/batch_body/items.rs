@@ -111,8 +111,8 @@ mod tests {
 
     use super::*;
     use crate::http::extract::{
-        body_reader::{ParseError, TOO_MANY, from_json},
         content::ReadBody,
+        parsing::{ParseError, TOO_MANY, from_json},
     };
 
     fn read(json: &str) -> Result<ReadBody<Items>, String> {

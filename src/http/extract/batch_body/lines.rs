@@ -15,8 +15,8 @@ use super::{
     super::{
         arriving::incomplete,
         body::Fields,
-        body_reader::{ParseError, from_json, parse},
         entry::{Entry, EntrySeed},
+        parsing::{ParseError, from_json, parse},
         texts,
     },
     SMALL_BODY,

@@ -14,9 +14,9 @@ use super::{
     super::{
         arriving::{SharedReservation, body},
         body::{FieldReader, Options},
-        body_reader::{ParseError, TOO_MANY, check_is_object, from_json, from_packed, parse},
         entry::{Entry, EntrySeed, skip_plain},
         options::SentOptions,
+        parsing::{ParseError, TOO_MANY, check_is_object, from_json, from_packed, parse},
         texts,
     },
     Content, EntryField, OPTIONS, ReadBody, long_text,
