@@ -1,6 +1,7 @@
 //! The scope that each route needs, read from the OpenAPI document.
 //!
-//! A route names its scope in its annotation: `security(("key" = ["infer"]))`. So the document and the check cannot differ.
+//! A route names its scope in its annotation: `security(("key" = ["read"]))`. The routes of operations on images have theirs
+//! from the table of operations. So the document and the check cannot differ.
 
 use std::collections::HashMap;
 
@@ -75,7 +76,7 @@ fn is_open(path: &str) -> bool {
     OPEN_PATHS.contains(&path) || path.starts_with("/docs/")
 }
 
-/// Returns the requirement of an operation. One whose annotation names no scope needs the rarest one.
+/// Returns the requirement of an operation. One without a scope needs the rarest one.
 fn requirement(operation: &Operation) -> Requirement {
     let security = operation.security.as_deref().unwrap_or_default();
     let is_open =
@@ -87,7 +88,7 @@ fn requirement(operation: &Operation) -> Requirement {
     }
 }
 
-/// Returns the scope that the annotation of an operation names.
+/// Returns the scope that an operation needs.
 pub fn scope(operation: &Operation) -> Option<Scope> {
     operation.security.iter().flatten().find_map(|requirement| {
         let value = serde_json::to_value(requirement).ok()?;

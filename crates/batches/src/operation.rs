@@ -3,7 +3,7 @@
 mod models_key;
 mod search;
 
-use facescan_config::{Config, DecodeMode};
+use facescan_config::{Config, DecodeMode, scope::Scope};
 use facescan_fields::groups::read_options;
 use facescan_inference::{device_task::DeviceTask, registry::Thresholds};
 use facescan_pipeline::{
@@ -30,10 +30,8 @@ pub use search::BatchSearchPlan;
 /// Returns whether a batch with this operation in the database searches a collection. An operation that this version does
 /// not know might do so.
 pub fn searches(operation: &str) -> bool {
-    match BatchOperation::from_name(operation) {
-        Some(BatchOperation::Search) | None => true,
-        Some(BatchOperation::Scan(_) | BatchOperation::Enhance | BatchOperation::Process) => false,
-    }
+    let known = BatchOperation::from_name(operation);
+    known.is_none_or(|known| known.operation().scope() == Scope::Search)
 }
 
 /// The plan that runs on each image of a batch.

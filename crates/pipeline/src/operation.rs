@@ -1,8 +1,9 @@
 //! The operations of the API on images, declared once.
 //!
-//! Names in responses, in the audit trail and in the keys of stored results, the operations of batches, and the models that a
-//! worker needs for each follow from this table.
+//! Names in responses, in the audit trail and in the keys of stored results, the scopes of routes and batches, the operations
+//! of batches, and the models that a worker needs for each follow from this table.
 
+use facescan_config::scope::Scope;
 use facescan_inference::device_task::DeviceTask;
 use serde::{Deserialize, Serialize};
 use utoipa::{
@@ -10,7 +11,8 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, Type},
 };
 
-/// Declares each operation once.
+/// Declares each operation once. `scope` is what its route needs. A batch needs the scope `batch`, and `search` too if its
+/// operation does.
 ///
 /// - `scans` find faces. They have one plan, their results are stored, and batches can have them. `id` is the name in generated
 ///   clients, and the text describes the route. `model` is the task whose model runs on each face. `quality` says whether the
@@ -22,16 +24,17 @@ macro_rules! operations {
         scans { $(
             $(#[doc = $scan_doc:literal])+
             $scan:ident = $scan_name:literal, $id:literal {
-                model: $model:expr, quality: $quality:literal, whole_images: $whole_images:literal
+                scope: $scan_scope:ident, model: $model:expr, quality: $quality:literal,
+                whole_images: $whole_images:literal
             }
         )+ }
         batched { $(
             $(#[doc = $batched_doc:literal])+
-            $batched:ident = $batched_name:literal { models: [$($task:ident),+] }
+            $batched:ident = $batched_name:literal { scope: $batched_scope:ident, models: [$($task:ident),+] }
         )+ }
         single { $(
             $(#[doc = $single_doc:literal])+
-            $single:ident = $single_name:literal
+            $single:ident = $single_name:literal { scope: $single_scope:ident }
         )+ }
     ) => {
         /// An operation of the API.
@@ -53,6 +56,15 @@ macro_rules! operations {
                     $(Self::$scan => $scan_name,)+
                     $(Self::$batched => $batched_name,)+
                     $(Self::$single => $single_name,)+
+                }
+            }
+
+            /// Returns the scope that the route needs.
+            pub fn scope(self) -> Scope {
+                match self {
+                    $(Self::$scan => Scope::$scan_scope,)+
+                    $(Self::$batched => Scope::$batched_scope,)+
+                    $(Self::$single => Scope::$single_scope,)+
                 }
             }
         }
@@ -151,25 +163,27 @@ macro_rules! operations {
 operations! {
     scans {
         /// Finds the faces of images.
-        Detect = "detect", "detect_faces" { model: None, quality: false, whole_images: false }
+        Detect = "detect", "detect_faces" { scope: Infer, model: None, quality: false, whole_images: false }
         /// Finds the faces of images and computes the vector of each, or the vectors of whole images.
-        Embed = "embed", "embed_faces" { model: Some(DeviceTask::FaceEmbedding), quality: false, whole_images: true }
+        Embed = "embed", "embed_faces" {
+            scope: Infer, model: Some(DeviceTask::FaceEmbedding), quality: false, whole_images: true
+        }
         /// Measures the quality of images and their faces.
-        Quality = "quality", "measure_quality" { model: None, quality: true, whole_images: false }
+        Quality = "quality", "measure_quality" { scope: Infer, model: None, quality: true, whole_images: false }
     }
     batched {
         /// Enhances images.
-        Enhance = "enhance" { models: [FaceDetection, FaceEmbedding] }
+        Enhance = "enhance" { scope: Infer, models: [FaceDetection, FaceEmbedding] }
         /// Applies a list of operations to images.
-        Process = "process" { models: [FaceDetection] }
+        Process = "process" { scope: Infer, models: [FaceDetection] }
         /// Searches for a face of each image in a collection.
-        Search = "search" { models: [FaceDetection, FaceEmbedding] }
+        Search = "search" { scope: Search, models: [FaceDetection, FaceEmbedding] }
     }
     single {
         /// Makes tensors of images.
-        Preprocess = "preprocess"
+        Preprocess = "preprocess" { scope: Infer }
         /// Compares two faces.
-        Verify = "verify"
+        Verify = "verify" { scope: Infer }
     }
 }
 

@@ -34,7 +34,6 @@ impl InFile for Response<EnhanceResult> {
 /// `x-facescan-steps` has the applied steps.
 #[utoipa::path(
     post, path = "/enhance", operation_id = "enhance", tag = "process", params(EnhanceRequest),
-    security(("key" = ["infer"])),
     request_body = EnhanceBody,
     responses(ImageFailures)
 )]

@@ -109,7 +109,6 @@ impl InFile for PreprocessResponse {
 /// same data. A `multipart/mixed` response has a NumPy file or an error for each image.
 #[utoipa::path(
     post, path = "/preprocess", operation_id = "preprocess", tag = "process", params(PreprocessRequest),
-    security(("key" = ["infer"])),
     request_body = PreprocessBody,
     responses(ImageFailures)
 )]

@@ -36,7 +36,6 @@ impl InFile for Response<ProcessResult> {
 /// request.
 #[utoipa::path(
     post, path = "/process", operation_id = "process", tag = "process", params(ProcessRequest),
-    security(("key" = ["infer"])),
     request_body = ProcessBody,
     responses(ProcessFailures)
 )]

@@ -52,7 +52,6 @@ pub fn face_scan(kind: ScanKind) -> UtoipaMethodRouter<AppState> {
 /// With `kind=image` it computes the vectors of whole images instead.
 #[utoipa::path(
     post, path = "/embed", operation_id = ScanKind::Embed.client_name(), tag = "scan", params(ScanRequest),
-    security(("key" = ["infer"])),
     request_body = ScanBody,
     responses(ImageFailures)
 )]

@@ -118,7 +118,6 @@ struct Resolved {
 /// Each is in an image, stored, or a vector. A stored face also needs the scope `read`. Nothing is stored.
 #[utoipa::path(
     post, path = "/verify", operation_id = "verify_faces", tag = "recognition", params(VerifyRequest),
-    security(("key" = ["infer"])),
     request_body(content(
         (VerifyBody = "application/json"), (VerifyBody = "application/msgpack"), (VerifyForm = "multipart/form-data")
     )),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use facescan_pipeline::{
-    operation::ScanKind, operations::process::step::Step, results::schemas::ENCODED_IMAGE,
+    operation::{self, ScanKind},
+    operations::process::step::Step,
+    results::schemas::ENCODED_IMAGE,
 };
 use utoipa::{
     PartialSchema, ToSchema,
@@ -77,11 +79,24 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         for operation in operations(item) {
             narrow(path, operation, schemas);
             add_forms(operation, schemas);
+            add_scope(path, operation);
             add_key_header(operation);
             add_links(operation);
         }
     }
     prune(document)
+}
+
+/// Gives a route that names no scope the scope of its operation.
+fn add_scope(path: &str, operation: &mut Operation) {
+    let mut declared = operation::Operation::ALL.into_iter();
+    let declared = declared.find(|declared| path.strip_prefix('/') == Some(declared.name()));
+    if operation.security.is_none()
+        && let Some(declared) = declared
+    {
+        let requirement = SecurityRequirement::new(SCHEME, [declared.scope().name()]);
+        operation.security = Some(vec![requirement]);
+    }
 }
 
 /// Says that a key can also be sent in the header `x-api-key`.

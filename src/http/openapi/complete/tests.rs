@@ -1,7 +1,5 @@
 use std::collections::BTreeSet;
 
-use facescan_pipeline::operation;
-
 use super::*;
 
 fn document() -> serde_json::Value {
@@ -56,13 +54,16 @@ fn every_operation_has_the_errors_of_its_access() {
 }
 
 #[test]
-fn every_operation_has_a_route() {
+fn every_operation_has_a_route_that_needs_its_scope() {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     for operation in operation::Operation::ALL {
         let end = format!("/{}", operation.name());
         let mut routes = paths.iter().filter(|(path, _)| path.ends_with(&end));
-        assert!(routes.any(|(_, item)| item["post"].is_object()), "{end}");
+        let route = routes.find(|(_, item)| item["post"].is_object());
+        let (path, item) = route.unwrap_or_else(|| panic!("{end} has no route"));
+        let scope = &item["post"]["security"][0][SCHEME][0];
+        assert_eq!(scope, operation.scope().name(), "{path}");
     }
 }
 
