@@ -67,6 +67,33 @@ fn every_operation_has_a_route_that_needs_its_scope() {
     }
 }
 
+/// A handler names the type of its options for the query, and the type of its body names it again.
+#[test]
+fn the_query_has_the_options_of_the_body() {
+    let document = document();
+    let referred = |to: &serde_json::Value| document.pointer(&to["$ref"].as_str()?[1..]);
+    let mut compared = 0;
+    for operation in operations(&document) {
+        let body = &operation["requestBody"]["content"]["application/json"]["schema"];
+        let Some(body) = referred(body) else { continue };
+        // They can also be null.
+        let choice = body["properties"]["options"]["oneOf"].as_array();
+        let Some(options) = choice.into_iter().flatten().find_map(referred) else {
+            continue;
+        };
+        let options = options["properties"].as_object().unwrap().keys();
+        let options: BTreeSet<&str> = options.map(String::as_str).collect();
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let query = parameters.filter(|parameter| parameter["in"] == "query");
+        let query: BTreeSet<&str> = query
+            .map(|parameter| parameter["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(query, options, "{}", operation["operationId"]);
+        compared += 1;
+    }
+    assert!(compared >= operation::Operation::ALL.len());
+}
+
 #[test]
 fn no_name_is_composed() {
     let document = document();
