@@ -318,3 +318,23 @@ fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Re
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use facescan_pipeline::operation::{BatchOperation, Operation};
+
+    use super::Cli;
+
+    /// `facescan submit` has the operations of batches.
+    #[test]
+    fn every_operation_that_no_batch_has_is_a_command() {
+        let command = Cli::command();
+        let batched = BatchOperation::ALL.map(BatchOperation::operation);
+        let others = Operation::ALL.into_iter();
+        for operation in others.filter(|operation| !batched.contains(operation)) {
+            let name = operation.name();
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+    }
+}
