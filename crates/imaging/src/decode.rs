@@ -8,8 +8,6 @@
 //! follows it. A file with an end marker and damage before it is [`DecodeError::Corrupt`].
 
 mod bmp;
-mod effort;
-mod exif;
 mod flatten;
 mod gif;
 mod jpeg;
@@ -34,9 +32,8 @@ use super::format::{Format, Sniffed, sniff};
 use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
-pub use effort::decoded_pixels;
 pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
-pub use size::stated_size;
+pub use size::{decoded_pixels, stated_size};
 
 /// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]
