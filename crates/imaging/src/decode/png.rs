@@ -5,7 +5,7 @@ use std::io::Cursor;
 use image::RgbImage;
 use image::codecs::png::PngDecoder;
 
-use super::{DecodeError, DecodeOptions, Stored, exif, read};
+use super::{DecodeError, DecodeOptions, Stored, orientation, read};
 use crate::format::Format;
 
 /// The highest compression ratio of deflate.
@@ -28,7 +28,7 @@ pub(super) fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<Stored, De
                 let detail = "apple's optimized form is not png";
                 return Err(DecodeError::unsupported(Format::Png, detail));
             }
-            b"eXIf" => orientation = orientation.or_else(|| exif::orientation(data)),
+            b"eXIf" => orientation = orientation.or_else(|| orientation::read(data)),
             b"IEND" => ended = true,
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::io::Cursor;
 use image::codecs::webp::WebPDecoder;
 use image::{ImageDecoder, Rgba};
 
-use super::{DecodeError, DecodeOptions, Stored, exif, read};
+use super::{DecodeError, DecodeOptions, Stored, orientation, read};
 use crate::format::Format;
 
 /// The offset of the flags of VP8X, and the two flags that announce metadata.
@@ -119,7 +119,7 @@ impl File {
                 }
                 b"EXIF" if chunk.is_complete() => {
                     file.has_exif = true;
-                    file.orientation = exif::orientation(chunk.data);
+                    file.orientation = orientation::read(chunk.data);
                 }
                 b"XMP " if chunk.is_complete() => file.has_xmp = true,
                 _ => {}

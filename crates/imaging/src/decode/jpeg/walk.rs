@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use super::super::{DecodeError, exif};
+use super::super::{DecodeError, orientation};
 use super::TRUNCATED;
 use crate::format::Format;
 
@@ -74,7 +74,7 @@ impl Walk {
                 0xC0..=0xC2 => walk.start_of_frame(segment)?,
                 0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => return Err(coding(marker)),
                 0xE1 if segment.starts_with(b"Exif\0\0") => {
-                    walk.orientation = walk.orientation.or_else(|| exif::orientation(segment));
+                    walk.orientation = walk.orientation.or_else(|| orientation::read(segment));
                 }
                 0xEE if segment.starts_with(b"Adobe") => {
                     walk.adobe_transform = segment.get(ADOBE_TRANSFORM).copied();
