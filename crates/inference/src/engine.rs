@@ -35,14 +35,12 @@ pub use crate::batcher::{BatchSizes, Grouping};
 use cpu::CpuSessions;
 pub use cpu::{SessionOpener, Sessions};
 pub use device::DeviceParts;
-pub use row::{Pending, Row};
-use sub_batch::SubBatch;
+use rows::SubBatch;
+pub use rows::{Pending, Row};
 
 mod cpu;
 mod device;
-mod row;
-mod sub_batch;
-mod trace;
+mod rows;
 mod watch;
 
 /// The total size in bytes of the buffers that are kept for reuse, unless the sessions need more. It is enough to reuse

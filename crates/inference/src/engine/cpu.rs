@@ -12,8 +12,7 @@ use std::{
 
 use super::{
     Shared,
-    sub_batch::{Run, RunOutcome, SubBatch, in_rows},
-    trace,
+    rows::{Run, RunOutcome, SubBatch, in_rows, record_run, run_span},
     watch::Watch,
 };
 use crate::{
@@ -224,7 +223,7 @@ impl Shared {
     }
 
     fn run(&self, leased: &mut CpuSession, mut sub_batch: SubBatch) {
-        let span = trace::run_span(self.metrics.operation(), &sub_batch);
+        let span = run_span(self.metrics.operation(), &sub_batch);
         let started_at = self.clock.monotonic();
         let start = sub_batch.rows.start;
         let available = sub_batch.staged.end - start;
@@ -254,7 +253,7 @@ impl Shared {
         }
         let outcome: RunOutcome = ran.map(|outputs| in_rows(outputs, rows)).map_err(Arc::new);
         let ran = self.clock.monotonic().saturating_sub(started_at);
-        trace::record(
+        record_run(
             &span,
             leased.placement,
             sub_batch.callers.len(),

@@ -19,8 +19,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     DeviceLink, ReplySender, SessionOpener, Shared,
-    sub_batch::{Run, SubBatch, in_rows},
-    trace,
+    rows::{Run, SubBatch, in_rows, record_run, run_span},
 };
 use crate::{
     backend::{Batch, Session},
@@ -157,7 +156,7 @@ impl DeviceDriver {
         dispatch: Dispatch<Box<dyn Session>>,
     ) -> Option<(SubBatch, SubBatch)> {
         let slot = dispatch.slot();
-        let span = trace::run_span(engine.metrics.operation(), &sub_batch);
+        let span = run_span(engine.metrics.operation(), &sub_batch);
         let (started_at, rows) = (engine.clock.monotonic(), self.padded(&sub_batch));
         let outcome = self.run_rows(&sub_batch, rows.clone(), dispatch).await;
         let ran = engine.clock.monotonic().saturating_sub(started_at);
@@ -166,7 +165,7 @@ impl DeviceDriver {
             Err(failure) => Err(failure),
         };
         let callers = sub_batch.callers.len();
-        trace::record(&span, self.supervisor.placement(), callers, checked.is_ok());
+        record_run(&span, self.supervisor.placement(), callers, checked.is_ok());
         drop(span);
         match checked {
             Ok(outputs) => {
