@@ -1,17 +1,14 @@
 //! Decodes the outputs of detectors to boxes, scores and landmarks in pixels of the detector's input.
 //!
-//! A [`Head`] decodes one row of a batch. Then [`nms()`] keeps one candidate for each face. Neither needs a model or an
+//! A [`Head`] decodes one row of a batch. Then [`nms`] keeps one candidate for each face. Neither needs a model or an
 //! image. Thresholds are inclusive: a score equal to `min_score` passes. Candidates with non-finite values are dropped.
 
 pub(crate) mod centerface;
-mod nms;
 pub(crate) mod scrfd;
 pub(crate) mod yunet;
 
 use crate::tensor::Tensor;
 use facescan_imaging::geometry::{BBox, Landmarks};
-
-pub use nms::{MAX_CANDIDATES, nms};
 
 /// A face candidate of a detector, in pixels of its input.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,3 +138,33 @@ fn join_dims(dims: &[usize]) -> String {
 fn five(at: impl Fn(usize) -> [f32; 2]) -> Landmarks {
     std::array::from_fn(at)
 }
+
+/// The maximum number of candidates that the NMS compares. OpenCV's face detector has the same default. It bounds the
+/// time if a request has a minimum score of 0.
+pub const MAX_CANDIDATES: usize = 5000;
+
+/// Keeps the best candidate of each face. Takes candidates by falling score and drops each one whose IoU with a kept
+/// one is above `iou`.
+///
+/// The result is sorted by falling score and has at most `max` candidates. Candidates with equal scores keep their
+/// order. Only the best [`MAX_CANDIDATES`] are compared.
+pub fn nms(mut candidates: Vec<Candidate>, iou: f32, max: Option<usize>) -> Vec<Candidate> {
+    candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    candidates.truncate(MAX_CANDIDATES);
+    let mut kept: Vec<Candidate> = Vec::new();
+    for candidate in candidates {
+        if max.is_some_and(|max| kept.len() >= max) {
+            break;
+        }
+        if kept
+            .iter()
+            .all(|better| better.bbox.iou(&candidate.bbox) <= iou)
+        {
+            kept.push(candidate);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;
