@@ -118,9 +118,10 @@ impl Plan for ScanPlan {
         let is_needed = decoded.divisor > 1 && !pipeline.models.of_faces(&self.tasks()).is_empty();
         let file = is_needed.then_some(file);
         let mut faces = self.find(pipeline, &mut decoded, run).await?;
-        let pixels = face_pixels(pipeline, &decoded, &faces, file.as_ref(), run).await?;
-        drop(file);
-        if let Some(work) = FaceWork::new(pixels, pipeline, self) {
+        if self.works_on_faces() {
+            let pixels = face_pixels(pipeline, &decoded, &faces, file.as_ref(), run).await?;
+            drop(file);
+            let work = FaceWork::new(pixels, pipeline, self);
             work.run(&mut faces, run).await?;
         }
         let quality = match decoded.quality.take() {

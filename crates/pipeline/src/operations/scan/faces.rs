@@ -81,21 +81,16 @@ struct CutFace {
 }
 
 impl<'a> FaceWork<'a> {
-    /// Returns the work that a plan requests, or `None` if there is none.
-    pub(crate) fn new(
-        pixels: FacePixels,
-        pipeline: &'a Pipeline,
-        plan: &'a ScanPlan,
-    ) -> Option<Self> {
+    /// Creates the work that a plan requests.
+    pub(crate) fn new(pixels: FacePixels, pipeline: &'a Pipeline, plan: &'a ScanPlan) -> Self {
         let tasks = plan.tasks();
-        let work = Self {
+        Self {
             pixels,
             pipeline,
             plan,
             models: pipeline.models.of_faces(&tasks),
             measure: tasks.contains(&DeviceTask::QualityChecks),
-        };
-        (!work.models.is_empty() || work.measure || plan.crops).then_some(work)
+        }
     }
 
     /// Adds the results to the faces. Processes a limited number of faces at a time, because their crops are in memory.

@@ -169,6 +169,11 @@ impl ScanPlan {
         })
     }
 
+    /// Returns whether the faces are cut out, because a model, a measure or the response needs their crops.
+    pub(super) fn works_on_faces(&self) -> bool {
+        self.kind.model().is_some() || self.quality || self.crops
+    }
+
     /// Returns whether the quality of the whole image is measured.
     pub(super) fn measures_image(&self) -> bool {
         self.kind.measures_quality() && !self.aligned
