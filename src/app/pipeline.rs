@@ -6,8 +6,7 @@ use anyhow::Context;
 use facescan_clock::Clock;
 use facescan_config::{Config, DecodeMode};
 use facescan_imaging::{
-    decode::{DecodeOptions, SYSTEM_LIBRARY, TurboJpeg},
-    limits::Limits,
+    decode::{DecodeOptions, Limits, SYSTEM_LIBRARY, TurboJpeg},
     memory::PixelMemory,
 };
 use facescan_inference::{

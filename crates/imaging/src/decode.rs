@@ -29,11 +29,10 @@ use image::{DynamicImage, ImageDecoder, ImageError, RgbImage};
 
 use super::checkpoint::resume_stop;
 use super::format::{Format, Sniffed, sniff};
-use super::limits::{Exceeded, LimitKind, Limits};
 use super::memory::PixelMemory;
 
 pub use jpeg::turbo::{SYSTEM_LIBRARY, TurboJpeg};
-pub use size::{decoded_pixels, stated_size};
+pub use size::{Exceeded, LimitKind, Limits, decoded_pixels, stated_size};
 
 /// Options of decoding.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,6 @@ pub mod encode;
 pub mod enhance;
 pub mod format;
 pub mod geometry;
-pub mod limits;
 pub mod luma;
 pub mod memory;
 pub mod npy;

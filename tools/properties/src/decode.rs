@@ -4,10 +4,10 @@ use std::{path::Path, sync::OnceLock};
 
 use facescan_imaging::{
     decode::{
-        DecodeError, DecodeOptions, Decoded, Reduction, SYSTEM_LIBRARY, TurboJpeg, decode_within,
+        DecodeError, DecodeOptions, Decoded, Limits, Reduction, SYSTEM_LIBRARY, TurboJpeg,
+        decode_within,
     },
     format::{Sniffed, sniff},
-    limits::Limits,
     memory::PixelMemory,
 };
 

@@ -103,8 +103,7 @@ impl Item {
 mod tests {
     use super::*;
     use facescan_imaging::{
-        decode::{DecodeOptions, decode},
-        limits::Limits,
+        decode::{DecodeOptions, Limits, decode},
         synthetic::synthetic,
     };
 

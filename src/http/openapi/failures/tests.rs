@@ -5,9 +5,8 @@ use facescan_audit::AuditError;
 use facescan_batches::{error::BatchError, payloads::PayloadError};
 use facescan_config::{Config, Sources, scope::Scope};
 use facescan_imaging::{
-    decode::DecodeError,
+    decode::{DecodeError, Exceeded, LimitKind},
     format::Format,
-    limits::{Exceeded, LimitKind},
     quality::acceptance::Reason,
 };
 use facescan_inference::registry::Role;

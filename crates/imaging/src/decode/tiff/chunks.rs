@@ -10,7 +10,7 @@ use tiff::decoder::{ChunkType, Decoder};
 use tiff::tags::Tag;
 
 use super::{DecodeError, Format};
-use crate::limits::{LimitKind, Limits, within};
+use crate::decode::{LimitKind, Limits, size::within};
 
 /// The values of Compression for no compression and for JPEG.
 const UNCOMPRESSED: u16 = 1;
