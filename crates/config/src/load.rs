@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, mem, path::Path};
 
+use facescan_fields::flag;
 use garde::Validate;
 use serde::Deserialize;
 use serde_json::Value;
@@ -140,11 +141,7 @@ impl Loader {
             return Value::Null;
         }
         let word = trimmed.to_ascii_lowercase();
-        let flag = match word.as_str() {
-            "true" | "1" | "yes" | "on" => true.into(),
-            "false" | "0" | "no" | "off" => false.into(),
-            _ => text.into(),
-        };
+        let flag = flag(trimmed).map_or_else(|| text.into(), Value::from);
         let yaml: Value = parse_yaml(trimmed).unwrap_or_else(|_| text.into());
         let readings = [text.into(), flag, word.into(), yaml.clone()];
         let is_accepted = |value: &Value| self.with_value(key, value).is_some();

@@ -147,7 +147,7 @@ pub(super) fn types(schema: &Value) -> impl Iterator<Item = &str> {
     list.iter().filter_map(Value::as_str)
 }
 
-/// Returns the boolean that a text means, with the words of the settings.
+/// Returns the boolean that a text means, in settings and in requests.
 pub fn flag(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Some(true),
