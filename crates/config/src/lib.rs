@@ -1,9 +1,9 @@
 //! Configuration: one struct per section, loaded and validated once.
 //!
 //! Four layers contribute settings, and a later layer overrides an earlier one: the defaults in `configs/config.yaml`
-//! (built into the binary), a file, `.env`, and the environment. The loader remembers the origin of
-//! each value. garde checks the range of each field. One report lists all errors, each with the key, the value, the
-//! origin and the allowed values.
+//! (built into the binary), a file, `.env`, and the environment. The loader remembers the origin of each value. garde
+//! checks the range of each field. One report lists all errors, each with the key, the value, the origin and the allowed
+//! values.
 //!
 //! Every setting is defined in two places. A field here has its type and range. A line of `configs/config.yaml` has its
 //! default and its documentation. A test checks that both agree.

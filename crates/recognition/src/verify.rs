@@ -150,7 +150,7 @@ impl VerifyRequest {
         }
     }
 
-    /// Fills in the defaults and checks the ranges. `thresholds` are those of the detector.
+    /// Fills in the defaults. The ranges were checked before. `thresholds` are those of the detector.
     ///
     /// # Errors
     /// [`PipelineError::InvalidOption`] with the name of the option.

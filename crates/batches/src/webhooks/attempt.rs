@@ -161,7 +161,8 @@ impl Attempt {
     }
 }
 
-/// Returns when a message of a time is tried again after so many attempts, or `None` if it is given up. `random` is from 0 to 1.
+/// Returns when a message is tried again, or `None` if it is given up. `attempts` is how often it was tried, and `random` is from
+/// 0 to 1.
 fn next_attempt(
     (created_at, attempts): (OffsetDateTime, u32),
     now: OffsetDateTime,

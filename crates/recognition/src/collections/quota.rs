@@ -12,8 +12,8 @@ use super::Collections;
 use crate::error::RecognitionError;
 
 impl Collections {
-    /// Takes searches from the quota of the caller, which is a key, or a tenant if access is not controlled: all of them, or none.
-    /// A search that fails later stays counted.
+    /// Takes searches from the quota of the caller: all of them, or none. The caller is a key, or a tenant if access is not
+    /// controlled. A search that fails later stays counted.
     ///
     /// # Errors
     /// [`RecognitionError::TooManySearches`] with the time until the caller may search again, or
