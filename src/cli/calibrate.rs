@@ -47,8 +47,12 @@ pub struct CalibrateArgs {
 
 /// Measures, prints the table, and writes it if there is a target.
 pub fn run(config: Config, args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
+    let request = checked(VerifyRequest {
+        face: Some(args.face),
+        ..args.folder.request()
+    })?;
     let calibration = image_command::run(config, args.folder.paths(), async |app| {
-        calibrate(app, args).await
+        calibrate(app, args, request).await
     })?;
     println!("{}", table(&calibration));
     if let Some(path) = &args.out {
@@ -68,13 +72,13 @@ struct Faces {
     precision: Option<NumericPrecision>,
 }
 
-async fn calibrate(app: &App, args: &CalibrateArgs) -> anyhow::Result<Calibration> {
+async fn calibrate(
+    app: &App,
+    args: &CalibrateArgs,
+    request: VerifyRequest,
+) -> anyhow::Result<Calibration> {
     let models = &app.pipeline.models;
-    let request = VerifyRequest {
-        face: Some(args.face),
-        ..args.folder.request()
-    };
-    let plan = checked(request)?.resolve(&app.config, &models.detector.spec.thresholds)?;
+    let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
     let mut faces = Faces::default();
     // In the order of the names.
     let scans = args.folder.scan_each(app, &plan, |_, path, scan| {

@@ -23,7 +23,7 @@ use facescan_recognition::{
         clustering::{check, settings},
         neighbors::all_neighbors,
     },
-    verify::{FaceChoice, VerifyPlan},
+    verify::{FaceChoice, VerifyRequest},
 };
 use serde::Serialize;
 
@@ -61,8 +61,9 @@ pub struct ClusterArgs {
 /// Groups the faces, and writes one line for each person.
 pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
     let paths = args.folder.paths();
+    let request = checked(args.request())?;
     files::check(paths)?;
-    // Before the images are read, so that a wrong path costs no time.
+    // Before the models are loaded, so that a wrong path costs no time.
     let out: Box<dyn Write> = match &args.out {
         Some(path) => {
             let file = File::create(path);
@@ -79,7 +80,7 @@ pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
             let max_far = app.config.recognition.max_search_far;
             check(calibration, max_far, (args.far, Some(args.min_faces)))?;
         }
-        let found = FoundFaces::find(app, args).await?;
+        let found = FoundFaces::find(app, args, request).await?;
         let people = found.group(app, args)?;
         Ok((found, people))
     })?;
@@ -88,6 +89,16 @@ pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
         eprintln!("{}", found.agreement(&people));
     }
     Ok(success_if(found.failed == 0))
+}
+
+impl ClusterArgs {
+    fn request(&self) -> VerifyRequest {
+        let mut request = self.folder.request();
+        request.detection.min_score = self.min_score;
+        // The quality that a search asks for suffices to found a person.
+        request.preset = Some(Preset::Search);
+        request
+    }
 }
 
 /// The faces of a folder.
@@ -123,13 +134,9 @@ struct FaceLine<'a> {
 
 impl FoundFaces {
     /// Embeds the faces of every image, in the order of the names.
-    async fn find(app: &App, args: &ClusterArgs) -> anyhow::Result<Self> {
-        let mut request = args.folder.request();
-        request.detection.min_score = args.min_score;
-        // The quality that a search asks for suffices to found a person.
-        request.preset = Some(Preset::Search);
-        let plan: &VerifyPlan = &checked(request)?
-            .resolve(&app.config, &app.pipeline.models.detector.spec.thresholds)?;
+    async fn find(app: &App, args: &ClusterArgs, request: VerifyRequest) -> anyhow::Result<Self> {
+        let thresholds = &app.pipeline.models.detector.spec.thresholds;
+        let plan = &request.resolve(&app.config, thresholds)?;
         let mut faces = Self::default();
         let scans = args.folder.scan_each(app, plan, |progress, path, scan| {
             match scan {

@@ -11,7 +11,10 @@ use facescan_config::Config;
 use facescan_pipeline::{
     context::RequestContext,
     operation::ScanKind,
-    operations::{embed_image::ImageEmbeddingPlan, scan::request::ScanPlan},
+    operations::{
+        embed_image::ImageEmbeddingPlan,
+        scan::request::{ScanPlan, ScanRequest},
+    },
     results::ErrorEntry,
 };
 
@@ -71,9 +74,10 @@ pub fn run(mut config: Config, args: &EmbedArgs) -> anyhow::Result<ExitCode> {
     }
     args.scan.check_prints_vectors()?;
     let ending = args.out.as_deref().map(Ending::from_path).transpose()?;
+    let mut request = args.scan.request()?;
     let (stores, paths) = (args.scan.store, &args.scan.paths);
     let failures = run_storing_if(stores, config, paths, async |app| {
-        let plan = args.plan(app)?;
+        let plan = args.plan(app, &mut request)?;
         if stores {
             app.prepare_store().await.context("creating the tables")?;
         }
@@ -84,17 +88,16 @@ pub fn run(mut config: Config, args: &EmbedArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl EmbedArgs {
-    fn plan(&self, app: &App) -> anyhow::Result<Plan> {
-        let mut asked = self.scan.request()?;
+    fn plan(&self, app: &App, request: &mut ScanRequest) -> anyhow::Result<Plan> {
         Ok(match self.kind {
             Kind::Face => {
                 let thresholds = &app.pipeline.models.detector.spec.thresholds;
-                let options = asked.resolve(ScanKind::Embed, &app.config, thresholds)?;
+                let options = request.resolve(ScanKind::Embed, &app.config, thresholds)?;
                 Plan::Faces(Box::new(options))
             }
             Kind::Image => {
                 app.pipeline.models.encoder()?;
-                Plan::Images(ImageEmbeddingPlan::resolve(&mut asked, &app.config)?)
+                Plan::Images(ImageEmbeddingPlan::resolve(request, &app.config)?)
             }
         })
     }

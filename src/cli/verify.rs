@@ -58,8 +58,9 @@ pub fn run(config: Config, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             path.display()
         );
     }
+    let request = checked(args.request())?;
     let verified = image_command::run(config, &paths, async |app| {
-        compare_files(app, &paths, args).await
+        compare_files(app, &paths, request).await
     })?;
     println!("{}", serde_json::to_string_pretty(&verified)?);
     Ok(success_if(verified.is_match))
@@ -85,10 +86,10 @@ impl VerifyArgs {
 async fn compare_files(
     app: &App,
     paths: &[PathBuf; 2],
-    args: &VerifyArgs,
+    request: VerifyRequest,
 ) -> anyhow::Result<Comparison> {
     let thresholds = &app.pipeline.models.detector.spec.thresholds;
-    let plan = checked(args.request())?.resolve(&app.config, thresholds)?;
+    let plan = request.resolve(&app.config, thresholds)?;
     let context = app.run_context();
     let mut vectors = Vec::with_capacity(2);
     for (side, path) in Side::BOTH.into_iter().zip(paths) {

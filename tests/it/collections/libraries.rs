@@ -333,4 +333,11 @@ fn a_folder_is_grouped_on_the_command_line() {
     assert_eq!(person["faces"].as_array().unwrap().len(), 3);
     assert_eq!(person["faces"][0]["bbox"].as_array().unwrap().len(), 4);
     assert_eq!(nobody["faces"][0]["file"], "biden/biden.jpg");
+    let refused = facescan(["cluster", "--min-score", "2", "--out"])
+        .arg(&out)
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(lines(&std::fs::read(&out).unwrap()).len(), 2);
 }
