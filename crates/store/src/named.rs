@@ -7,6 +7,9 @@ pub(crate) trait Named: Sized {
 }
 
 /// Declares an enum with the names that its values have in the database, in responses and in messages.
+///
+/// Some of these enums are also fields of requests and responses. There serde makes the names from the variants, so a variant and its
+/// name must agree. Databases and clients keep both, so neither changes after a release.
 macro_rules! named {
     (
         $(#[$meta:meta])*
