@@ -160,6 +160,7 @@ pub(super) fn stop_at_signal(lifecycle: Lifecycle, work: &'static str) -> impl F
     let forced = tokio::spawn(async move {
         if let Err(error) = signals.await {
             tracing::error!(%error, "cannot listen for signals");
+            // Otherwise this would end like a second signal.
             std::future::pending::<()>().await;
         }
     });
