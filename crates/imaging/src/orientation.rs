@@ -143,7 +143,7 @@ fn pixels(image: &RgbImage, left: i64, top: i64) -> Option<[[u8; 3]; 4]> {
 }
 
 /// Returns the four pixels like [`pixels`], with `background` for those outside the image.
-#[cold]
+#[inline]
 pub(crate) fn around(image: &RgbImage, left: i64, top: i64, background: [u8; 3]) -> [[u8; 3]; 4] {
     [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(right, below)| {
         let x = u32::try_from(left + right).ok();

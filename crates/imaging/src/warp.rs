@@ -166,7 +166,7 @@ impl Line {
                 Some((&[a, b, c, d, e, f, g, _], &[h, j, k, l, m, n, o, _])) => {
                     [[a, b, c, d], [d, e, f, g], [h, j, k, l], [l, m, n, o]]
                 }
-                _ => around(image, left.into(), top.into(), [0; 3]).map(|[r, g, b]| [r, g, b, 0]),
+                _ => around_or_black(image, left, top),
             };
             for (all, corner) in self.corners.iter_mut().zip(corners) {
                 all[i] = corner;
@@ -188,6 +188,12 @@ fn locate(line: &mut Line, to_image: &Similarity, y: f64) {
             line.fractions[axis][i] = (position - floor) as f32;
         }
     }
+}
+
+/// Returns the four pixels at and after a position; pixels outside the image are black.
+#[cold]
+fn around_or_black(image: &RgbImage, left: i32, top: i32) -> [Pixel; 4] {
+    around(image, left.into(), top.into(), [0; 3]).map(|[r, g, b]| [r, g, b, 0])
 }
 
 /// Interpolates between the four pixels around each position.
