@@ -46,11 +46,11 @@ pub fn floats(values: &[u8]) -> Vec<f32> {
     values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Returns the largest difference of two numbers at the same place.
+/// Returns the largest difference of two numbers at the same place, or NaN if one of them is NaN.
 pub fn difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
-    differences.fold(0.0, f32::max)
+    differences.max_by(f32::total_cmp).unwrap_or(0.0)
 }
 
 /// Returns the cosine of two vectors of length 1.
