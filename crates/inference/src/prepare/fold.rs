@@ -66,16 +66,14 @@ fn dequantize_node(
         let found = node.attribute.iter().find(|a| a.name() == name);
         found.and_then(|a| usize::try_from(a.i()).ok())
     };
-    if attribute("axis").is_none_or(|axis| axis + 1 != quantized.dims.len()) {
+    let (Some(axis), Some(size)) = (attribute("axis"), attribute("block_size")) else {
+        return Err(refused(node, "it needs an axis from 0 and a block size"));
+    };
+    if axis + 1 != quantized.dims.len() {
         return Err(refused(node, "its axis is not the last of its data"));
     }
-    dequantize(
-        &quantized,
-        &scale,
-        &zero,
-        attribute("block_size").unwrap_or(0),
-    )
-    .ok_or_else(|| refused(node, "its scale does not fit its data"))
+    dequantize(&quantized, &scale, &zero, size)
+        .ok_or_else(|| refused(node, "its scale does not fit its data"))
 }
 
 /// Returns `(q − zero) · scale`, where each block of `size` neighbors on the last axis has its own scale and zero point.

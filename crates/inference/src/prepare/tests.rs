@@ -167,7 +167,7 @@ fn rewriting_gives_the_same_bytes_each_time() {
 #[test]
 fn what_a_recipe_cannot_do_is_an_error() {
     type Change = fn(&mut GraphProto);
-    let changes: [(Change, &str); 6] = [
+    let changes: [(Change, &str); 8] = [
         (
             |graph| graph.initializer[1].dims = vec![7],
             "constant `s` holds 2 values",
@@ -175,6 +175,14 @@ fn what_a_recipe_cannot_do_is_an_error() {
         (
             |graph| graph.initializer[0].data_type = Some(99),
             "constant `q` has data type 99",
+        ),
+        (
+            |graph| graph.node[0].input.truncate(2),
+            "it needs data, a scale and a zero point",
+        ),
+        (
+            |graph| graph.node[0].attribute.truncate(1),
+            "it needs an axis from 0 and a block size",
         ),
         (
             |graph| graph.node[0].attribute[1].i = Some(1),
