@@ -119,9 +119,10 @@ impl<'a> OutputRow<'a> {
         let all: Vec<String> = outputs
             .map(|output| format!("`{}` [{}]", output.name, join_dims(&output.shape)))
             .collect();
-        let found = match all.is_empty() {
-            true => "none".to_owned(),
-            false => all.join(", "),
+        let found = if all.is_empty() {
+            "none".to_owned()
+        } else {
+            all.join(", ")
         };
         HeadError(format!(
             "the detector returned no output {expected}; it returned {found}"
