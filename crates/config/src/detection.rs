@@ -1,7 +1,7 @@
 //! The options for finding faces: in the settings, in requests and on the command line, and with the defaults filled in.
 //!
-//! A new option has a field in each of the three structs and a line in [`DetectionRequest::resolve`] and
-//! [`DetectOptions::without_limits`].
+//! A new option has a field in each of the three structs and a line in [`DetectionRequest::resolve`],
+//! [`DetectOptions::without_limits`] and [`DetectOptions::scaled`].
 
 use std::str::FromStr;
 
@@ -161,6 +161,27 @@ impl DetectOptions {
             second_det_size,
             max_faces: None,
             min_face_size: 0.0,
+        }
+    }
+
+    /// Returns the options for finding the same faces in an image whose sides are `factor` times as long.
+    #[must_use]
+    pub fn scaled(self, factor: f32) -> Self {
+        let Self {
+            min_score,
+            nms_iou,
+            det_size,
+            second_det_size,
+            max_faces,
+            min_face_size,
+        } = self;
+        Self {
+            min_score,
+            nms_iou,
+            det_size,
+            second_det_size,
+            max_faces,
+            min_face_size: min_face_size * factor,
         }
     }
 

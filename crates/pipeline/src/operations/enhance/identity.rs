@@ -13,7 +13,6 @@ use crate::{
     core::{
         error::PipelineError,
         image_file::PooledImage,
-        options::DetectOptions,
         run::{ImageRun, millis},
         scan::{Embedding, Face, cosine},
         work::{self, Size},
@@ -38,10 +37,7 @@ impl Pipeline {
         let found = self.faces_in(before, &check.detect, run).await?;
         let first = found.into_iter().max_by(by_score);
         let scale = after.width() as f32 / before.width() as f32;
-        let scaled = DetectOptions {
-            min_face_size: check.detect.min_face_size * scale,
-            ..check.detect.clone()
-        };
+        let scaled = check.detect.clone().scaled(scale);
         let second = match &first {
             Some(first) => {
                 let expected = first.bbox.scaled(scale);
