@@ -198,23 +198,19 @@ impl Command {
         (is_service && file.exists()).then_some(file)
     }
 
-    /// Returns whether the command runs models or uses the index, and prints results. Services start logs of their own, and
-    /// other commands have none.
+    /// Returns whether the command logs warnings while it prints its results. Services start logs of their own, and commands
+    /// on keys, settings and files have none.
     fn logs_only_warnings(&self) -> bool {
-        matches!(
+        !matches!(
             self,
-            Self::Scan(_)
-                | Self::Embed(_)
-                | Self::Verify(_)
-                | Self::Calibrate(_)
-                | Self::Cluster(_)
-                | Self::Index(_)
-                | Self::Process(_)
-                | Self::Anonymize(_)
-                | Self::Preprocess(_)
-                | Self::Precision(_)
-                | Self::Devices(_)
-                | Self::Bench(_)
+            Self::Serve
+                | Self::Worker(_)
+                | Self::Models(_)
+                | Self::Keys(_)
+                | Self::Audit(_)
+                | Self::Migrate
+                | Self::Config { .. }
+                | Self::Healthcheck { .. }
         )
     }
 }
