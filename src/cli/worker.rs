@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use facescan_batches::{webhooks::deliveries::Deliveries, worker::Worker};
 use facescan_config::Config;
+use futures::future::BoxFuture;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +36,7 @@ impl BatchTasks {
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.app.lifecycle.stop_token();
-        let task = task(Arc::clone(&self.app), stop);
+        let task: BoxFuture<'static, ()> = Box::pin(task(Arc::clone(&self.app), stop));
         self.tasks.push(tokio::spawn(task));
     }
 

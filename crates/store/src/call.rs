@@ -6,6 +6,7 @@
 //! The statements are the body of a closure. It may use `.await`, `?` and `return`, which end the call and not the method around
 //! it.
 
+use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, Postgres, Sqlite};
 
@@ -69,18 +70,20 @@ impl CallConnection {
         Ok(transaction)
     }
 
-    async fn begin(
+    fn begin(
         &mut self,
         postgres: &'static str,
         sqlite: &'static str,
-    ) -> Result<Transaction<'_>, StoreError> {
-        Ok(match &mut self.connection {
-            PooledConnection::Postgres(connection) => {
-                Transaction::Postgres(connection.begin_with(postgres).await?)
-            }
-            PooledConnection::Sqlite(connection) => {
-                Transaction::Sqlite(connection.begin_with(sqlite).await?)
-            }
+    ) -> BoxFuture<'_, Result<Transaction<'_>, StoreError>> {
+        Box::pin(async move {
+            Ok(match &mut self.connection {
+                PooledConnection::Postgres(connection) => {
+                    Transaction::Postgres(connection.begin_with(postgres).await?)
+                }
+                PooledConnection::Sqlite(connection) => {
+                    Transaction::Sqlite(connection.begin_with(sqlite).await?)
+                }
+            })
         })
     }
 
@@ -124,7 +127,7 @@ pub(crate) enum Transaction<'c> {
     Sqlite(sqlx::Transaction<'c, Sqlite>),
 }
 
-impl Transaction<'_> {
+impl<'c> Transaction<'c> {
     /// Returns the connection for statements in the transaction.
     pub(crate) fn connection(&mut self) -> Connection<'_> {
         match self {
@@ -133,12 +136,14 @@ impl Transaction<'_> {
         }
     }
 
-    pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        match self {
-            Self::Postgres(transaction) => transaction.commit().await?,
-            Self::Sqlite(transaction) => transaction.commit().await?,
-        }
-        Ok(())
+    pub(crate) fn commit(self) -> BoxFuture<'c, Result<(), StoreError>> {
+        Box::pin(async move {
+            match self {
+                Self::Postgres(transaction) => transaction.commit().await?,
+                Self::Sqlite(transaction) => transaction.commit().await?,
+            }
+            Ok(())
+        })
     }
 }
 

@@ -1,12 +1,17 @@
 //! A connection of either database.
+//!
+//! The code of an `async fn` is compiled with each crate that awaits it. What all calls do returns a [`BoxFuture`], so that this crate
+//! compiles it, once.
 
+use futures::future::BoxFuture;
+use futures::stream::TryStreamExt as _;
 use sqlx::migrate::Migrator;
 use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::dialect::{Dialect, FilePurge};
 use crate::parameters::{Numbered, Params, params};
 use crate::prepared::Statement;
-use crate::record::Record;
+use crate::record::{Columns, Record};
 use crate::values::{Rows, Value};
 
 /// A connection that the statements of one call use.
@@ -33,16 +38,24 @@ impl Connection<'_> {
         statement: &str,
         params: &Params<'_>,
     ) -> Result<u64, sqlx::Error> {
-        let statement = Numbered::new(statement, params)?;
-        Ok(match self {
-            Self::Postgres(connection) => {
-                let done = statement.for_postgres()?.execute(&mut **connection);
-                done.await?.rows_affected()
-            }
-            Self::Sqlite(connection) => {
-                let done = statement.for_sqlite()?.execute(&mut **connection);
-                done.await?.rows_affected()
-            }
+        self.changed(Numbered::new(statement, params)?).await
+    }
+
+    fn changed<'a>(
+        &'a mut self,
+        statement: Numbered<'a>,
+    ) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        Box::pin(async move {
+            Ok(match self {
+                Self::Postgres(connection) => {
+                    let done = statement.for_postgres()?.execute(&mut **connection);
+                    done.await?.rows_affected()
+                }
+                Self::Sqlite(connection) => {
+                    let done = statement.for_sqlite()?.execute(&mut **connection);
+                    done.await?.rows_affected()
+                }
+            })
         })
     }
 
@@ -69,16 +82,37 @@ impl Connection<'_> {
     }
 
     async fn fetch<R: Record>(&mut self, query: Numbered<'_>) -> Result<Vec<R>, sqlx::Error> {
-        match self {
-            Self::Postgres(connection) => {
-                let rows = query.for_postgres()?.try_map(|row| R::from_row(&row));
-                rows.fetch_all(&mut **connection).await
+        let mut records = Vec::new();
+        let mut read = |row: &Columns<'_>| {
+            records.push(R::from_row(row)?);
+            Ok(())
+        };
+        self.for_each_row(query, &mut read).await?;
+        Ok(records)
+    }
+
+    fn for_each_row<'a>(
+        &'a mut self,
+        query: Numbered<'a>,
+        read: &'a mut (dyn FnMut(&Columns<'_>) -> Result<(), sqlx::Error> + Send),
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            match self {
+                Self::Postgres(connection) => {
+                    let mut rows = query.for_postgres()?.fetch(&mut **connection);
+                    while let Some(row) = rows.try_next().await? {
+                        read(&Columns::Postgres(&row))?;
+                    }
+                }
+                Self::Sqlite(connection) => {
+                    let mut rows = query.for_sqlite()?.fetch(&mut **connection);
+                    while let Some(row) = rows.try_next().await? {
+                        read(&Columns::Sqlite(&row))?;
+                    }
+                }
             }
-            Self::Sqlite(connection) => {
-                let rows = query.for_sqlite()?.try_map(|row| R::from_row(&row));
-                rows.fetch_all(&mut **connection).await
-            }
-        }
+            Ok(())
+        })
     }
 
     /// Runs a query and returns its first row, if it has one.

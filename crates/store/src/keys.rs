@@ -65,7 +65,7 @@ crate::prepared::statements! {
 
 /// The scopes of a key, as JSON.
 impl Field for Vec<String> {
-    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error> {
+    fn read(row: &Columns<'_>, column: &str) -> Result<Self, sqlx::Error> {
         serde_json::from_value(row.get(column)?).map_err(|_| row.damaged(column))
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
     use super::*;
-    use crate::record::Record;
+    use crate::record::Record as _;
 
     /// Reads a key whose time in one column is out of range.
     async fn read(damaged: &str) -> Result<ApiKey, sqlx::Error> {
@@ -168,7 +168,7 @@ mod tests {
         let row = sqlx::query(AssertSqlSafe(query))
             .fetch_one(&mut connection)
             .await?;
-        ApiKey::from_row(&row)
+        ApiKey::from_row(&Columns::Sqlite(&row))
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use facescan_clock::{Clock, SystemClock};
-use tracing::field::Empty;
+use tracing::{Span, field::Empty};
 
 use crate::error::StoreError;
 
@@ -49,13 +49,7 @@ impl Observer {
         limit: Option<Duration>,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let span = tracing::info_span!(
-            target: "otlp",
-            "store",
-            otel.kind = "client",
-            otel.status_code = Empty,
-            call = name,
-        );
+        let span = span(name);
         let started_at = self.clock.monotonic();
         let result = match limit {
             None => call.await,
@@ -64,23 +58,34 @@ impl Observer {
                 .unwrap_or_else(|_| Err(timed_out(limit))),
         };
         let elapsed = self.clock.monotonic().saturating_sub(started_at);
-        if result.is_err() {
+        self.report(name, span, elapsed, result.as_ref().err());
+        result
+    }
+
+    fn report(
+        &self,
+        name: &'static str,
+        span: Span,
+        elapsed: Duration,
+        error: Option<&StoreError>,
+    ) {
+        if error.is_some() {
             span.record("otel.status_code", "error");
         }
         drop(span);
-        let outcome = match &result {
-            Ok(_) => "ok",
-            Err(error) if error.is_unavailable() => "unavailable",
-            Err(_) => "error",
+        let outcome = match error {
+            None => "ok",
+            Some(error) if error.is_unavailable() => "unavailable",
+            Some(_) => "error",
         };
         self.metrics.called(name, outcome, elapsed);
-        match &result {
-            Ok(_) => {
+        match error {
+            None => {
                 if self.was_unavailable.swap(false, Ordering::Relaxed) {
                     tracing::info!(call = name, "the database answers again");
                 }
             }
-            Err(error) => {
+            Some(error) => {
                 let cause = error.source().map(ToString::to_string).unwrap_or_default();
                 // Warns about each failed call, so that the log of every request id has the cause.
                 tracing::warn!(call = name, %error, cause, "a store call failed");
@@ -88,7 +93,6 @@ impl Observer {
                     .fetch_or(error.is_unavailable(), Ordering::Relaxed);
             }
         }
-        result
     }
 }
 
@@ -97,6 +101,16 @@ impl Default for Observer {
     fn default() -> Self {
         Self::new(Arc::new(SystemClock::start()), Arc::new(()))
     }
+}
+
+fn span(name: &'static str) -> Span {
+    tracing::info_span!(
+        target: "otlp",
+        "store",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        call = name,
+    )
 }
 
 /// Returns the error of a call that took longer than `limit`.

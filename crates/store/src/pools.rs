@@ -1,5 +1,6 @@
 //! The connections to the database.
 
+use futures::future::BoxFuture;
 use sqlx::{PgPool, Pool, SqlitePool};
 
 use crate::call::{CallConnection, PooledConnection};
@@ -28,22 +29,26 @@ pub(crate) enum Pools {
 
 impl Pools {
     /// Waits for a connection that reads.
-    pub(crate) async fn reader(&self) -> Result<CallConnection, StoreError> {
-        Ok(CallConnection::new(match self {
-            Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
-            Self::Sqlite { read, .. } => PooledConnection::Sqlite(read.acquire().await?),
-        }))
+    pub(crate) fn reader(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
+        Box::pin(async move {
+            Ok(CallConnection::new(match self {
+                Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+                Self::Sqlite { read, .. } => PooledConnection::Sqlite(read.acquire().await?),
+            }))
+        })
     }
 
     /// Waits for a connection that writes.
-    pub(crate) async fn writer(&self) -> Result<CallConnection, StoreError> {
-        Ok(CallConnection::new(match self {
-            Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
-            Self::Sqlite { read, write } => {
-                let pool = write.as_ref().unwrap_or(read);
-                PooledConnection::Sqlite(pool.acquire().await?)
-            }
-        }))
+    pub(crate) fn writer(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
+        Box::pin(async move {
+            Ok(CallConnection::new(match self {
+                Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+                Self::Sqlite { read, write } => {
+                    let pool = write.as_ref().unwrap_or(read);
+                    PooledConnection::Sqlite(pool.acquire().await?)
+                }
+            }))
+        })
     }
 
     /// Returns the number of connections now.

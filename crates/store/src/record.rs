@@ -17,7 +17,7 @@ use crate::values::{Digest, Floats};
 /// `sqlx::FromRow` is for one of them, and its derive needs both drivers at build time, so cargo would compile them twice.
 pub(crate) trait Record: Sized + Send + Unpin {
     /// Reads the columns of a row.
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error>;
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error>;
 }
 
 /// A type of values that both databases return.
@@ -44,27 +44,37 @@ const KEYS: [&str; 8] = [
 ];
 
 /// The columns of a row of either database.
-pub(crate) trait Columns {
+pub(crate) enum Columns<'r> {
+    Postgres(&'r PgRow),
+    Sqlite(&'r SqliteRow),
+}
+
+impl Columns<'_> {
     /// Returns the value of a column.
-    fn get<T: Column>(
+    pub(crate) fn get<T: Column>(
         &self,
         column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
-    ) -> Result<T, sqlx::Error>;
+    ) -> Result<T, sqlx::Error> {
+        match self {
+            Self::Postgres(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+    }
 
     /// Returns a whole number, which the databases keep with a sign.
-    fn number<T: TryFrom<i64>>(&self, column: &str) -> Result<T, sqlx::Error> {
+    pub(crate) fn number<T: TryFrom<i64>>(&self, column: &str) -> Result<T, sqlx::Error> {
         let Integer(number) = self.get(column)?;
         T::try_from(number).map_err(|_| self.damaged(column))
     }
 
     /// Returns a time that is kept as microseconds since 1970.
-    fn time(&self, column: &str) -> Result<OffsetDateTime, sqlx::Error> {
+    pub(crate) fn time(&self, column: &str) -> Result<OffsetDateTime, sqlx::Error> {
         from_micros(self.get(column)?).ok_or_else(|| self.damaged(column))
     }
 
     /// Returns a time as [`time`](Self::time) does, or `None` if the column is null. A time that cannot be read is an
     /// error and not `None`: it must not make a key valid for ever.
-    fn optional_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+    pub(crate) fn optional_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         match self.get(column)? {
             None::<i64> => Ok(None),
             Some(_) => self.time(column).map(Some),
@@ -73,23 +83,23 @@ pub(crate) trait Columns {
 
     /// Returns a time that nothing depends on. `None` if the column is null or has no time: a damaged one must not make the
     /// row unusable.
-    fn informal_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+    pub(crate) fn informal_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         Ok(self.get::<Option<i64>>(column)?.and_then(from_micros))
     }
 
     /// Returns 64 bits, which the databases keep as a number with a sign.
-    fn bits(&self, column: &str) -> Result<Option<u64>, sqlx::Error> {
+    pub(crate) fn bits(&self, column: &str) -> Result<Option<u64>, sqlx::Error> {
         Ok(self.get::<Option<i64>>(column)?.map(i64::cast_unsigned))
     }
 
     /// Returns the value that has the name in a column.
-    fn named<T: Named>(&self, column: &str) -> Result<T, sqlx::Error> {
+    pub(crate) fn named<T: Named>(&self, column: &str) -> Result<T, sqlx::Error> {
         let stored: String = self.get(column)?;
         T::from_name(&stored).ok_or_else(|| self.damaged(column))
     }
 
     /// Returns the error of a stored value that cannot be read. It names the row by those of its columns that are keys.
-    fn damaged(&self, column: &str) -> sqlx::Error {
+    pub(crate) fn damaged(&self, column: &str) -> sqlx::Error {
         let keys = KEYS.iter().filter_map(|key| {
             // SQLite reads any 16 bytes as a UUID, so texts come first.
             let text = self.get::<String>(*key);
@@ -109,24 +119,6 @@ pub(crate) trait Columns {
             index: column.to_owned(),
             source: format!("the value in {row} is damaged").into(),
         }
-    }
-}
-
-impl Columns for PgRow {
-    fn get<T: Column>(
-        &self,
-        column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
-    ) -> Result<T, sqlx::Error> {
-        self.try_get(column)
-    }
-}
-
-impl Columns for SqliteRow {
-    fn get<T: Column>(
-        &self,
-        column: impl ColumnIndex<PgRow> + ColumnIndex<SqliteRow>,
-    ) -> Result<T, sqlx::Error> {
-        self.try_get(column)
     }
 }
 
@@ -172,7 +164,7 @@ macro_rules! only_columns {
     ($($type:ty),+) => {
         $(
             impl Record for $type {
-                fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+                fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
                     row.get(0_usize)
                 }
             }
@@ -192,27 +184,27 @@ only_columns!(
 
 /// Any row.
 impl Record for () {
-    fn from_row(_: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(_: &Columns<'_>) -> Result<Self, sqlx::Error> {
         Ok(())
     }
 }
 
 impl Record for [u8; 32] {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let Digest(hash) = row.get(0_usize)?;
         Ok(hash)
     }
 }
 
 impl Record for u64 {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let Integer(number) = row.get(0_usize)?;
         Self::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
     }
 }
 
 impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         Ok((row.get(0_usize)?, row.get(1_usize)?))
     }
 }
@@ -220,7 +212,7 @@ impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
 /// A type of the fields of a record. It decides how a column is read: a time is one that is kept as microseconds.
 pub(crate) trait Field: Sized {
     /// Reads the column, or the columns of a record in the record.
-    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error>;
+    fn read(row: &Columns<'_>, column: &str) -> Result<Self, sqlx::Error>;
 }
 
 /// Implements [`Field`] for types that are read in the same way.
@@ -228,7 +220,7 @@ macro_rules! fields {
     ($($row:ident, $column:ident => $read:expr; $($type:ty),+;)+) => {
         $($(
             impl Field for $type {
-                fn read($row: &impl Columns, $column: &str) -> Result<Self, sqlx::Error> {
+                fn read($row: &Columns<'_>, $column: &str) -> Result<Self, sqlx::Error> {
                     $read
                 }
             }
@@ -249,7 +241,7 @@ fields! {
 }
 
 impl<T: Named> Field for T {
-    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error> {
+    fn read(row: &Columns<'_>, column: &str) -> Result<Self, sqlx::Error> {
         row.named(column)
     }
 }
@@ -292,7 +284,7 @@ macro_rules! record {
             }
 
             impl $crate::record::Record for $name {
-                fn from_row(row: &impl $crate::record::Columns) -> Result<Self, sqlx::Error> {
+                fn from_row(row: &$crate::record::Columns<'_>) -> Result<Self, sqlx::Error> {
                     Ok(Self {
                         $($field: $crate::record::record!(@read row $field $($method $column)?)?,)+
                     })
@@ -300,7 +292,7 @@ macro_rules! record {
             }
 
             impl $crate::record::Field for $name {
-                fn read(row: &impl $crate::record::Columns, _: &str) -> Result<Self, sqlx::Error> {
+                fn read(row: &$crate::record::Columns<'_>, _: &str) -> Result<Self, sqlx::Error> {
                     $crate::record::Record::from_row(row)
                 }
             }

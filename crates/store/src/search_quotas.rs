@@ -66,7 +66,7 @@ crate::prepared::statements! {
 }
 
 impl Record for SearchCount {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let oldest = row.optional_time("oldest")?;
         Ok(Self {
             searches: row.number("searches")?,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use secrecy::ExposeSecret;
 
 use crate::call::{CallConnection, query};
@@ -161,10 +162,10 @@ impl Store {
     }
 
     /// Reports a call, and ends it after the time limit.
-    pub(crate) async fn observe<T>(
+    pub(crate) async fn observe<T: Send>(
         &self,
         name: &'static str,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let Inner {
             observer,
@@ -176,30 +177,38 @@ impl Store {
     }
 
     /// Reports a call whose time depends on the number of rows.
-    pub(crate) async fn observe_without_limit<T>(
+    pub(crate) async fn observe_without_limit<T: Send>(
         &self,
         name: &'static str,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let call = self.explain(call);
         self.inner.observer.observe(name, None, call).await
     }
 
     /// Names the tables as the reason if a statement failed because they belong to another version.
-    async fn explain<T>(
+    async fn explain<T: Send>(
         &self,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let result = call.await;
-        if !matches!(&result, Err(error) if error.may_be_another_schema()) {
-            return result;
+        match call.await {
+            Err(error) if error.may_be_another_schema() => Err(self.reason(error).await),
+            result => result,
         }
-        let mut acquired = self.reader().await?;
-        let checked = schema::check(&mut acquired.connection()).await;
-        acquired.finish();
-        match checked {
-            Err(error @ StoreError::Schema(_)) => Err(error),
-            _ => result,
-        }
+    }
+
+    fn reason(&self, error: StoreError) -> BoxFuture<'_, StoreError> {
+        Box::pin(async move {
+            let mut acquired = match self.reader().await {
+                Ok(acquired) => acquired,
+                Err(unavailable) => return unavailable,
+            };
+            let checked = schema::check(&mut acquired.connection()).await;
+            acquired.finish();
+            match checked {
+                Err(schema @ StoreError::Schema(_)) => schema,
+                _ => error,
+            }
+        })
     }
 }

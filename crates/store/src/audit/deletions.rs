@@ -86,7 +86,7 @@ crate::prepared::statements! {
 }
 
 impl Record for AuditDeletion {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let bytes: Vec<u8> = row.get("hashes")?;
         let (hashes, rest) = bytes.as_chunks::<32>();
         if hashes.is_empty() || !rest.is_empty() {

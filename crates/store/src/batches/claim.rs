@@ -75,7 +75,7 @@ struct NextChunk {
 }
 
 impl Record for NextChunk {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let was_leased = row.get::<Option<String>>("lease_owner")?.is_some();
         let (token, expired_leases): (u64, u32) =
             (row.number("lease_token")?, row.number("expired_leases")?);

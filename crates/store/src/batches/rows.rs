@@ -53,7 +53,7 @@ pub(super) fn new_item_values<'a>(
 }
 
 impl Record for Item {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let code: Option<String> = row.get("error_code")?;
         Ok(Self {
             position: row.number("position")?,

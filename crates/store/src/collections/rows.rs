@@ -4,7 +4,7 @@ use super::records::Consent;
 use crate::record::{Columns, Field};
 
 impl Field for Option<Consent> {
-    fn read(row: &impl Columns, _: &str) -> Result<Self, sqlx::Error> {
+    fn read(row: &Columns<'_>, _: &str) -> Result<Self, sqlx::Error> {
         let consent: (Option<String>, _, _) = (
             row.get("consent_reference")?,
             row.optional_time("consent_given_at")?,

@@ -32,7 +32,7 @@ pub(super) use sql;
 
 /// A scan without its faces. Give them to it with `add_faces` before it is returned: without them it is a scan that found none.
 impl Record for StoredScan {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let detector: Option<String> = row.get("detector_id")?;
         let detector = detector.zip(row.get::<Option<Digest>>("detector_sha256")?);
         let embedder: Option<String> = row.get("embedder_id")?;
@@ -62,7 +62,7 @@ impl Record for StoredScan {
 
 /// The vector of a whole image. If it has none, every column is null.
 impl Record for Option<ImageEmbedding> {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let (Some(vector_space), Some(norm), Some(Floats(vector))) = (
             row.get("vector_space")?,
             row.get("norm")?,
@@ -85,7 +85,7 @@ impl Record for Option<ImageEmbedding> {
 }
 
 impl Record for StoredFace {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let landmarks = row.get::<Option<Floats>>("landmarks")?.map(|points| {
             Landmarks::try_from(points.0.as_chunks().0).map_err(|_| row.damaged("landmarks"))
         });

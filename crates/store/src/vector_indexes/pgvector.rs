@@ -49,7 +49,7 @@ crate::prepared::statements! {
 const MAX_CANDIDATES: u32 = 1000;
 
 impl Record for NearRow {
-    fn from_row(row: &impl Columns) -> Result<Self, sqlx::Error> {
+    fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         let distance: f64 = row.get("distance")?;
         Ok(Self {
             row: row.number("row_id")?,

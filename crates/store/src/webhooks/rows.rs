@@ -15,13 +15,13 @@ macro_rules! webhook_columns {
 pub(super) use webhook_columns;
 
 impl Field for SecretString {
-    fn read(row: &impl Columns, column: &str) -> Result<Self, sqlx::Error> {
+    fn read(row: &Columns<'_>, column: &str) -> Result<Self, sqlx::Error> {
         Ok(row.get::<String>(column)?.into())
     }
 }
 
 impl Field for Option<OldSecret> {
-    fn read(row: &impl Columns, _: &str) -> Result<Self, sqlx::Error> {
+    fn read(row: &Columns<'_>, _: &str) -> Result<Self, sqlx::Error> {
         let secret: Option<String> = row.get("old_secret")?;
         let old = secret.zip(row.optional_time("old_secret_until")?);
         Ok(old.map(|(secret, until)| OldSecret {
