@@ -74,7 +74,10 @@ impl Columns<'_> {
 
     /// Returns a time as [`time`](Self::time) does, or `None` if the column is null. A time that cannot be read is an
     /// error and not `None`: it must not make a key valid for ever.
-    pub(crate) fn optional_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+    pub(crate) fn optional_time(
+        &self,
+        column: &str,
+    ) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         match self.get(column)? {
             None::<i64> => Ok(None),
             Some(_) => self.time(column).map(Some),
@@ -83,7 +86,10 @@ impl Columns<'_> {
 
     /// Returns a time that nothing depends on. `None` if the column is null or has no time: a damaged one must not make the
     /// row unusable.
-    pub(crate) fn informal_time(&self, column: &str) -> Result<Option<OffsetDateTime>, sqlx::Error> {
+    pub(crate) fn informal_time(
+        &self,
+        column: &str,
+    ) -> Result<Option<OffsetDateTime>, sqlx::Error> {
         Ok(self.get::<Option<i64>>(column)?.and_then(from_micros))
     }
 
