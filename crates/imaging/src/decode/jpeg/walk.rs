@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use memchr::memchr;
+
 use super::super::{DecodeError, orientation};
 use super::TRUNCATED;
 use crate::format::Format;
@@ -212,7 +214,7 @@ fn next_marker(bytes: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
     let from = *at;
     loop {
         let rest = bytes.get(*at..)?;
-        let ff = rest.iter().position(|b| *b == 0xFF)?;
+        let ff = memchr(0xFF, rest)?;
         let code = rest[ff..].iter().position(|b| *b != 0xFF)?;
         *at += ff + code + 1;
         let marker = rest[ff + code];
@@ -239,10 +241,7 @@ fn segment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, Deco
 
 /// Returns the position of the next marker other than a restart marker, or the end of the file.
 fn end_of_scan(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(ff) = bytes
-        .get(at..)
-        .and_then(|rest| rest.iter().position(|b| *b == 0xFF))
-    {
+    while let Some(ff) = bytes.get(at..).and_then(|rest| memchr(0xFF, rest)) {
         at += ff;
         match bytes.get(at + 1) {
             // A stuffed byte, a restart marker or a fill byte belongs to the scan.
