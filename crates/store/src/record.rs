@@ -15,7 +15,7 @@ use crate::values::{Digest, Floats};
 /// A type that is read from a row of either database.
 ///
 /// `sqlx::FromRow` is for one of them, and its derive needs both drivers at build time, so cargo would compile them twice.
-pub(crate) trait Record: Sized + Send + Unpin {
+pub(crate) trait Record: Sized + Send {
     /// Reads the columns of a row.
     fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error>;
 }
@@ -209,7 +209,7 @@ impl Record for u64 {
     }
 }
 
-impl<A: Column + Send + Unpin, B: Column + Send + Unpin> Record for (A, B) {
+impl<A: Column + Send, B: Column + Send> Record for (A, B) {
     fn from_row(row: &Columns<'_>) -> Result<Self, sqlx::Error> {
         Ok((row.get(0_usize)?, row.get(1_usize)?))
     }
