@@ -181,7 +181,7 @@ impl Lines {
         let mut is_too_long = false;
         loop {
             let rest = &self.buffer[self.searched..];
-            if let Some(at) = rest.iter().position(|&byte| byte == b'\n') {
+            if let Some(at) = memchr::memchr(b'\n', rest) {
                 let line = self.buffer.split_to(self.searched + at + 1);
                 self.searched = 0;
                 return Ok(Some(match is_too_long || line.len() > self.limit {
