@@ -80,6 +80,7 @@ CREATE TABLE batch_chunks (
     announced_at   bigint,           -- when a message queue was told last; NULL if it is to be told
     PRIMARY KEY (batch_id, number)
 );
+CREATE INDEX batch_chunks_by_time ON batch_chunks (ready_at);
 
 -- What remains of a deleted batch.
 CREATE TABLE deleted_batches (
@@ -234,6 +235,7 @@ CREATE TABLE collections (
     enrolled         bigint           NOT NULL DEFAULT 0,    -- rows in enrollments; the triggers that write index_changes keep it
     is_erased        boolean          NOT NULL DEFAULT false -- its rows are being deleted, and no answer has them
 );
+CREATE INDEX collections_by_tenant ON collections (tenant, id);
 CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 -- People of a collection. `external_id` is the caller's id.

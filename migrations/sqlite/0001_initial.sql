@@ -73,6 +73,7 @@ CREATE TABLE batch_chunks (
     announced_at   INTEGER,
     PRIMARY KEY (batch_id, number)
 ) STRICT;
+CREATE INDEX batch_chunks_by_time ON batch_chunks (ready_at);
 
 CREATE TABLE deleted_batches (
     id         BLOB    NOT NULL PRIMARY KEY,
@@ -215,6 +216,7 @@ CREATE TABLE collections (
     enrolled         INTEGER NOT NULL DEFAULT 0,
     is_erased        INTEGER NOT NULL DEFAULT 0 CHECK (is_erased IN (0, 1))
 ) STRICT;
+CREATE INDEX collections_by_tenant ON collections (tenant, id);
 CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 CREATE TABLE subjects (

@@ -33,3 +33,10 @@ pub(crate) trait Dialect: Database<Connection: Migrate> {
         purge: FilePurge,
     ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 }
+
+/// Settings of each connection to Postgres that make plans independent of statistics: rows are found by an index, one join after
+/// the other. A plan that was made while a table was empty reads every row of it later, and each connection keeps its plans until
+/// the tables are analyzed. The tests of [`prepared`](crate::prepared) read the plans that these settings give.
+pub(crate) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+     SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+     SET max_parallel_workers_per_gather = 0; SET jit = off";

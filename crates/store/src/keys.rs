@@ -60,7 +60,7 @@ crate::prepared::statements! {
     const RECORD_USE = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
     const VALID = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
-         AND (expires_at IS NULL OR expires_at > :now) LIMIT 1";
+         AND (expires_at IS NULL OR expires_at > :now) LIMIT 1", scans "the keys are few";
 }
 
 /// The scopes of a key, as JSON.

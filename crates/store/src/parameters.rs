@@ -83,8 +83,7 @@ impl<'a> Numbered<'a> {
 
     /// Binds the values for Postgres.
     ///
-    /// The plan of a long statement is never kept. A statement for many rows has a text for each number of rows, and its plan must
-    /// fit the size of the tables: a plan that was made while a table was empty reads every row of it later.
+    /// A long statement is not kept, because a statement for many rows has a text for each number of rows.
     pub(crate) fn for_postgres(self) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
         let mut arguments = PgArguments::default();
         for value in &self.values {

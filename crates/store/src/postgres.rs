@@ -7,7 +7,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{PgConnection, Postgres};
 
-use crate::dialect::{Dialect, FilePurge};
+use crate::dialect::{Dialect, FilePurge, PLANS};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::pools::Pools;
@@ -20,6 +20,12 @@ pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreEr
     let pool = PgPoolOptions::new()
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                sqlx::raw_sql(PLANS).execute(connection).await?;
+                Ok(())
+            })
+        })
         .connect_lazy_with(options);
     Ok(Pools::Postgres(pool))
 }

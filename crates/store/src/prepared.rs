@@ -1,13 +1,16 @@
 //! The texts of statements, and tests that both databases know each of them: its tables, its columns and the types of its parameters.
+//! The tests also read the plan of each statement, on empty tables: it finds its rows by the keys of an index and sorts none.
 //!
 //! A file declares its statements with [`statements!`], which also tests them. A connection runs no other text, except one
 //! that is made for the call.
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod plan;
 
 #[cfg(test)]
-pub(crate) use check::check;
+pub(crate) use check::{Listed, check};
 
 /// A statement, which names its parameters, as `:name`.
 #[derive(Clone, Copy)]
@@ -24,11 +27,16 @@ impl Statement {
     }
 }
 
-/// Declares the statements of a file, and tests them. `, only postgres` follows the text of one that SQLite does not run.
+/// Declares the statements of a file, and tests them.
+///
+/// `, only postgres` follows the text of one that SQLite does not run. `, scans "why"` follows one that reads a whole table or index,
+/// and `, sorts "why"` one that sorts rows, with the reason why their number does not grow with the tables or why the statement may
+/// take as long.
 macro_rules! statements {
     ($(
         $(#[$meta:meta])*
-        $vis:vis const $name:ident = $text:expr $(, only $database:ident)?;
+        $vis:vis const $name:ident = $text:expr
+            $(, only $database:ident)? $(, scans $scans:literal)? $(, sorts $sorts:literal)?;
     )+) => {
         $(
             $(#[$meta])*
@@ -38,10 +46,18 @@ macro_rules! statements {
 
         #[cfg(test)]
         mod prepared {
+            use $crate::prepared::Listed;
+
             #[test]
-            fn both_databases_know_every_statement() {
+            fn both_databases_find_the_rows_of_every_statement() {
                 $crate::prepared::check(&[
-                    $((stringify!($name), super::$name.text(), concat!("" $(, stringify!($database))?)),)+
+                    $(Listed {
+                        name: stringify!($name),
+                        text: super::$name.text(),
+                        only: concat!("" $(, stringify!($database))?),
+                        scans: concat!("" $(, $scans)?),
+                        sorts: concat!("" $(, $sorts)?),
+                    },)+
                 ]);
             }
         }

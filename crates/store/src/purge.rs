@@ -15,8 +15,8 @@ use crate::times::micros;
 
 crate::prepared::statements! {
     const UNPURGED = "SELECT min(erased_at) AS oldest FROM \
-         (SELECT erased_at FROM erasures WHERE purged_at IS NULL \
-         UNION ALL SELECT committed_by FROM unpurged_deletions) unpurged";
+         (SELECT min(erased_at) AS erased_at FROM erasures WHERE purged_at IS NULL \
+         UNION ALL SELECT min(committed_by) FROM unpurged_deletions) unpurged";
 
     /// An erasure that ended while the files were purged waits for the next time.
     const PURGED =

@@ -15,7 +15,7 @@ use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
 
 crate::prepared::statements! {
-    const PING = "SELECT 1 FROM images LIMIT 1";
+    const PING = "SELECT 1 FROM images LIMIT 1", scans "the first row";
 }
 
 /// What one database stores. A clone uses the same connections.

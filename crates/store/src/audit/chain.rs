@@ -26,7 +26,11 @@ crate::prepared::statements! {
         "UPDATE audit_chains SET last = :number, last_hash = :previous WHERE tenant = :tenant";
 
     const TENANTS =
-        "SELECT tenant FROM audit_chains UNION SELECT tenant FROM audit_entries ORDER BY tenant";
+        "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM audit_entries UNION ALL \
+             SELECT (SELECT min(e.tenant) FROM audit_entries e WHERE e.tenant > found.tenant) FROM found \
+             WHERE found.tenant IS NOT NULL) \
+         SELECT tenant FROM found WHERE tenant IS NOT NULL UNION SELECT tenant FROM audit_chains ORDER BY tenant",
+        scans "one row a tenant", sorts "one row a tenant";
 }
 
 const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \

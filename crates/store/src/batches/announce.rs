@@ -10,8 +10,9 @@ use crate::store::Store;
 use crate::times::micros;
 
 crate::prepared::statements! {
+    /// Every chunk has a batch. The outer join keeps Postgres from reading the batches first.
     const READY = "SELECT c.batch_id, c.number, c.lease_token, b.tenant, b.priority \
-         FROM batch_chunks c JOIN batches b ON b.id = c.batch_id \
+         FROM batch_chunks c LEFT JOIN batches b ON b.id = c.batch_id \
          WHERE c.ready_at <= :now AND (c.announced_at IS NULL OR c.announced_at <= :announced_before) \
          AND b.cancelled_at IS NULL AND b.deletion IS NULL \
          ORDER BY c.ready_at LIMIT :limit";

@@ -33,7 +33,7 @@ crate::prepared::statements! {
          WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
          AND b.models_key IN (:models_keys) AND b.tenant <> :except \
          AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
-         ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1";
+         ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1", sorts "the batches that are not done";
 
     /// For a database with one writer at a time.
     const NEXT_CHUNK = next_chunk!("");

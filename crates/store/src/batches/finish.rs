@@ -41,8 +41,8 @@ crate::prepared::statements! {
          cached = cached + :cached, error = error + :error, dead = dead + :dead, cancelled = cancelled + :cancelled WHERE id = :batch";
 
     /// The chunks of cancelled batches whose lease ended.
-    const ENDED_CHUNKS = "SELECT c.batch_id, c.number FROM batch_chunks c \
-         JOIN batches b ON b.id = c.batch_id WHERE b.cancelled_at IS NOT NULL AND c.ready_at <= :now LIMIT 100";
+    const ENDED_CHUNKS = "SELECT c.batch_id, c.number FROM batch_chunks c WHERE c.ready_at <= :now \
+         AND (SELECT b.cancelled_at FROM batches b WHERE b.id = c.batch_id) IS NOT NULL LIMIT 100";
 
     /// Locks the chunk if its lease is still over.
     const LOCK_ENDED = "UPDATE batch_chunks SET lease_token = lease_token + 1 \

@@ -41,10 +41,12 @@ crate::prepared::statements! {
     /// A tenant that comes back does not get the turns that it did not use: it begins at the turn of the others.
     pub(super) const JOIN_FAIR_QUEUE = "INSERT INTO batch_tenants (tenant, served) \
          VALUES (:tenant, coalesce((SELECT min(served) FROM batch_tenants t WHERE EXISTS \
-             (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0)), 0)) \
+             (SELECT 1 FROM batches b WHERE b.tenant = t.tenant AND b.queued > 0 \
+             AND b.finished_at IS NULL AND b.cancelled_at IS NULL)), 0)) \
          ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
          WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
-             (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0)";
+             (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0 \
+             AND b.finished_at IS NULL AND b.cancelled_at IS NULL)";
 
     const COMPLETE = "UPDATE batches SET request_digest = :digest, receipt = :receipt, is_open = :stays_open \
          WHERE id = :batch AND request_digest IS NULL";

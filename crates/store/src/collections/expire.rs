@@ -24,7 +24,7 @@ crate::prepared::statements! {
              WHERE s.consent_expires_at <= :now AND c.consent_required \
          UNION SELECT s.id, s.collection_id FROM collections c JOIN subjects s \
              ON s.collection_id = c.id AND s.last_seen_at <= :now - c.retention_days * 86400000000 \
-         LIMIT :limit";
+         LIMIT :limit", scans "a sweep that asks each collection", sorts "what is over is found once";
 
     /// Waits for enrollments, which lock the collection before the subject.
     const LOCK =
@@ -39,7 +39,7 @@ crate::prepared::statements! {
     /// A library with a face whose time is over.
     const LIBRARY = "SELECT c.id FROM collections c WHERE c.kind = 'library' AND EXISTS \
          (SELECT 1 FROM enrollments e WHERE e.collection_id = c.id AND e.subject_id IS NULL \
-         AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1";
+         AND e.created_at <= :now - c.retention_days * 86400000000) LIMIT 1", scans "a sweep that asks each collection";
 
     const DELETE_FACES = "DELETE FROM enrollments WHERE row_id IN \
          (SELECT e.row_id FROM enrollments e JOIN collections c ON c.id = e.collection_id \

@@ -58,10 +58,10 @@ crate::prepared::statements! {
          (SELECT row_id FROM memberships WHERE person_id = :id ORDER BY row_id LIMIT :page)";
 
     const WITH_FACES =
-        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE face_id IN (:ids) ORDER BY id";
+        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE face_id IN (:ids) ORDER BY id", sorts "the collections of a few faces";
 
     const WITH_IMAGES =
-        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE image_id IN (:ids) ORDER BY id";
+        "SELECT DISTINCT collection_id AS id FROM enrollments WHERE image_id IN (:ids) ORDER BY id", sorts "the collections of a few images";
 
     const ENROLLMENTS_OF_FACES = "DELETE FROM enrollments WHERE face_id IN (:ids)";
 

@@ -18,18 +18,18 @@ use crate::store::Store;
 crate::prepared::statements! {
     /// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
     const SOURCES = "SELECT source_id, source_url, seen_at FROM image_sources WHERE image_id = :id \
-         ORDER BY seen_at DESC LIMIT :limit";
+         ORDER BY seen_at DESC LIMIT :limit", sorts "the sources of one image";
 
     const SCANS = concat!(
         sql!(scans),
         "WHERE s.image_id = :image AND s.id > :after AND s.id <= :last ORDER BY s.id"
-    );
+    ), sorts "the scans of one image";
 
     const FACES_OF_SCANS = concat!(
         sql!(faces),
         "WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = :image AND id > :after AND id <= :last) \
          ORDER BY f.position"
-    );
+    ), sorts "the faces of one image";
 
     /// The inner query chooses the scans first, so that no other scan is measured.
     const SCAN_SIZES = concat!(
@@ -41,7 +41,7 @@ crate::prepared::statements! {
         scan_size!("s.id"),
         " AS bigint) AS bytes FROM scans s WHERE s.id IN \
          (SELECT id FROM scans WHERE image_id = :image AND id > :after ORDER BY id LIMIT :limit) ORDER BY s.id"
-    );
+    ), sorts "the scans of one image";
 
     const FACE = concat!(
         sql!(faces),

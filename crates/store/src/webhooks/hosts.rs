@@ -37,7 +37,7 @@ crate::prepared::statements! {
     const FORGET = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before";
 
     const LIST = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
-         FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit";
+         FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit", sorts "the failing hosts of one tenant";
 }
 
 /// Records that the host of a webhook did not take a message. Returns whether this switched the host off.

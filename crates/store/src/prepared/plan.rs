@@ -1,0 +1,110 @@
+//! What a database reads for a statement.
+
+use serde_json::Value;
+use sqlx::postgres::PgConnection;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
+
+/// The steps of a plan that take longer the more rows there are.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Tables and indexes that are read from their begin to their end. An index of a part of the rows is as long as that part.
+    pub(super) scans: Vec<String>,
+    pub(super) sorts: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn extend(&mut self, other: Self) {
+        self.scans.extend(other.scans);
+        self.sorts.extend(other.sorts);
+    }
+}
+
+/// Explains the plan that holds for all values.
+pub(super) async fn explain_postgres(
+    connection: &mut PgConnection,
+    statement: &str,
+    parameters: usize,
+) -> Result<Plan, sqlx::Error> {
+    connection
+        .prepare(AssertSqlSafe(statement.to_owned()).into_sql_str())
+        .await?;
+    let explain = |text: String| sqlx::raw_sql(AssertSqlSafe(text));
+    explain(format!("PREPARE checked AS {statement}"))
+        .execute(&mut *connection)
+        .await?;
+    let values = match parameters {
+        0 => String::new(),
+        _ => format!("({})", vec!["NULL"; parameters].join(", ")),
+    };
+    let explained = explain(format!("EXPLAIN (FORMAT JSON) EXECUTE checked{values}"))
+        .fetch_one(&mut *connection)
+        .await?;
+    let partial = "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indpred IS NOT NULL";
+    let partial = sqlx::query_scalar(partial).fetch_all(&mut *connection);
+    let partial: Vec<String> = partial.await?;
+    explain("DEALLOCATE checked".into())
+        .execute(connection)
+        .await?;
+    let mut plan = Plan::default();
+    plan.add_node(&explained.try_get::<Value, _>(0)?[0]["Plan"], &partial);
+    Ok(plan)
+}
+
+impl Plan {
+    fn add_node(&mut self, node: &Value, partial: &[String]) {
+        let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
+        match text("Node Type").as_str() {
+            "Seq Scan" => self
+                .scans
+                .push(format!("reads all of {}", text("Relation Name"))),
+            "Index Scan" | "Index Only Scan" if node["Index Cond"].is_null() => {
+                let index = text("Index Name");
+                if !partial.contains(&index) {
+                    self.scans.push(format!("reads all of {index}"));
+                }
+            }
+            "Sort" | "Incremental Sort" => {
+                self.sorts.push(format!("sorts by {}", node["Sort Key"]))
+            }
+            _ => {}
+        }
+        for node in node["Plans"].as_array().into_iter().flatten() {
+            self.add_node(node, partial);
+        }
+    }
+}
+
+/// Explains a statement. SQLite has no statistics unless somebody runs ANALYZE.
+pub(super) async fn explain_sqlite(
+    connection: &mut SqliteConnection,
+    statement: &str,
+) -> Result<Plan, sqlx::Error> {
+    let partial = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '% WHERE %'";
+    let partial = sqlx::query_scalar(partial).fetch_all(&mut *connection);
+    let partial: Vec<String> = partial.await?;
+    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+    let steps = sqlx::query(explain).fetch_all(connection).await?;
+    let steps: Result<Vec<String>, _> = steps.iter().map(|step| step.try_get("detail")).collect();
+    let steps = steps?;
+    let inner = ["CO-ROUTINE ", "MATERIALIZE "];
+    let inner: Vec<&str> = steps
+        .iter()
+        .filter_map(|step| inner.iter().find_map(|inner| step.strip_prefix(inner)))
+        .collect();
+    let mut plan = Plan::default();
+    for step in &steps {
+        let scanned = step.strip_prefix("SCAN ");
+        // The rows of a query within the statement, whose steps are listed too, and those of the statement itself.
+        let is_of_a_table = scanned.is_some_and(|scanned| {
+            !inner.contains(&scanned) && !scanned.contains('(') && !scanned.contains("CONSTANT ROW")
+        });
+        let is_partial = partial.iter().any(|index| step.ends_with(index.as_str()));
+        if is_of_a_table && !is_partial {
+            plan.scans.push(step.clone());
+        } else if step.contains("TEMP B-TREE") {
+            plan.sorts.push(step.clone());
+        }
+    }
+    Ok(plan)
+}
