@@ -1,5 +1,7 @@
 //! What a database reads for a statement.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -40,28 +42,37 @@ pub(super) async fn explain_postgres(
     let explained = explain(format!("EXPLAIN (FORMAT JSON) EXECUTE checked{values}"))
         .fetch_one(&mut *connection)
         .await?;
-    let partial = "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indpred IS NOT NULL";
-    let partial = sqlx::query_scalar(partial).fetch_all(&mut *connection);
-    let partial: Vec<String> = partial.await?;
+    let whole: Vec<(String, String)> = sqlx::query_as(WHOLE_INDEXES)
+        .fetch_all(&mut *connection)
+        .await?;
     explain("DEALLOCATE checked".into())
         .execute(connection)
         .await?;
     let mut plan = Plan::default();
-    plan.add_node(&explained.try_get::<Value, _>(0)?[0]["Plan"], &partial);
+    plan.add_node(
+        &explained.try_get::<Value, _>(0)?[0]["Plan"],
+        &whole.into_iter().collect(),
+    );
     Ok(plan)
 }
 
+/// The indexes of all rows of their table, each with its first column.
+const WHOLE_INDEXES: &str = "SELECT c.relname::text, a.attname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indpred IS NULL";
+
 impl Plan {
-    fn add_node(&mut self, node: &Value, partial: &[String]) {
+    fn add_node(&mut self, node: &Value, whole: &HashMap<String, String>) {
         let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
         match text("Node Type").as_str() {
             "Seq Scan" => self
                 .scans
                 .push(format!("reads all of {}", text("Relation Name"))),
-            "Index Scan" | "Index Only Scan" if node["Index Cond"].is_null() => {
-                let index = text("Index Name");
-                if !partial.contains(&index) {
-                    self.scans.push(format!("reads all of {index}"));
+            "Index Scan" | "Index Only Scan" => {
+                let (index, condition) = (text("Index Name"), text("Index Cond"));
+                let is_narrow = |column: &String| condition.contains(column.as_str());
+                if whole.get(&index).is_some_and(|column| !is_narrow(column)) {
+                    self.scans
+                        .push(format!("reads all of {index}: {condition}"));
                 }
             }
             "Sort" | "Incremental Sort" => {
@@ -70,7 +81,7 @@ impl Plan {
             _ => {}
         }
         for node in node["Plans"].as_array().into_iter().flatten() {
-            self.add_node(node, partial);
+            self.add_node(node, whole);
         }
     }
 }

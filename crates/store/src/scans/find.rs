@@ -26,8 +26,10 @@ crate::prepared::statements! {
         " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"
     );
 
-    const CACHED_IDS = "SELECT i.sha256, s.id FROM images i JOIN scans s ON s.image_id = i.id \
-         WHERE i.tenant = :tenant AND s.scan_key = :scan_key AND s.answers_cache AND i.sha256 IN (:sha256s)";
+    /// The outer join keeps Postgres from reading the scans first.
+    const CACHED_IDS = "SELECT i.sha256, s.id FROM images i \
+         LEFT JOIN scans s ON s.image_id = i.id AND s.scan_key = :scan_key \
+         WHERE i.tenant = :tenant AND i.sha256 IN (:sha256s) AND coalesce(s.answers_cache, FALSE)";
 
     const SCANS = concat!(sql!(scans), "WHERE s.id IN (:ids)");
 
@@ -40,8 +42,8 @@ crate::prepared::statements! {
 
     const FIND_SCAN = concat!(
         sql!(scans),
-        "JOIN images i ON i.id = s.image_id \
-         WHERE i.tenant = :tenant AND i.sha256 = :sha256 AND s.scan_key = :scan_key AND s.answers_cache"
+        "WHERE s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
+         AND s.scan_key = :scan_key AND s.answers_cache"
     );
 
     const FACES_OF_SCAN = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
