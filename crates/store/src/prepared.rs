@@ -64,4 +64,25 @@ macro_rules! statements {
     };
 }
 
-pub(crate) use statements;
+/// The text of a query of a `WITH RECURSIVE`, which steps from one tenant of a table to the next through the index, because there
+/// are many rows and few tenants. Its last row is null.
+macro_rules! tenants_of {
+    ($table:literal as $name:literal) => {
+        concat!(
+            $name,
+            "(tenant) AS (SELECT min(tenant) FROM ",
+            $table,
+            " UNION ALL SELECT (SELECT min(t.tenant) FROM ",
+            $table,
+            " t WHERE t.tenant > ",
+            $name,
+            ".tenant) FROM ",
+            $name,
+            " WHERE ",
+            $name,
+            ".tenant IS NOT NULL)"
+        )
+    };
+}
+
+pub(crate) use {statements, tenants_of};

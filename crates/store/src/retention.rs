@@ -8,6 +8,7 @@ use crate::call::{change, query};
 use crate::collections::detach_scans;
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::tenants_of;
 use crate::purge::note_deletion;
 use crate::store::Store;
 use crate::times::{ExpiryTimes, to_the_microsecond};
@@ -23,15 +24,14 @@ pub struct ExpiredResults {
 }
 
 crate::prepared::statements! {
-    /// Steps from one tenant to the next through the index, because there are many images and few tenants.
-    const TENANTS = "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM images UNION ALL \
-             SELECT (SELECT min(i.tenant) FROM images i WHERE i.tenant > found.tenant) FROM found \
-             WHERE found.tenant IS NOT NULL), \
-         with_batches(tenant) AS (SELECT min(tenant) FROM batches UNION ALL \
-             SELECT (SELECT min(b.tenant) FROM batches b WHERE b.tenant > with_batches.tenant) FROM with_batches \
-             WHERE with_batches.tenant IS NOT NULL) \
-         SELECT tenant FROM found WHERE tenant IS NOT NULL \
-         UNION SELECT tenant FROM with_batches WHERE tenant IS NOT NULL", sorts "one row a tenant";
+    const TENANTS = concat!(
+        "WITH RECURSIVE ",
+        tenants_of!("images" as "with_images"),
+        ", ",
+        tenants_of!("batches" as "with_batches"),
+        " SELECT tenant FROM with_images WHERE tenant IS NOT NULL \
+         UNION SELECT tenant FROM with_batches WHERE tenant IS NOT NULL"
+    ), sorts "one row a tenant";
 
     /// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
     /// leads to the old images.

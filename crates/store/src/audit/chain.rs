@@ -7,6 +7,7 @@ use crate::call::{change, query};
 use crate::connection::{Connection, insert_rows};
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::tenants_of;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::Value;
@@ -25,12 +26,11 @@ crate::prepared::statements! {
     const MOVE_END =
         "UPDATE audit_chains SET last = :number, last_hash = :previous WHERE tenant = :tenant";
 
-    const TENANTS =
-        "WITH RECURSIVE found(tenant) AS (SELECT min(tenant) FROM audit_entries UNION ALL \
-             SELECT (SELECT min(e.tenant) FROM audit_entries e WHERE e.tenant > found.tenant) FROM found \
-             WHERE found.tenant IS NOT NULL) \
-         SELECT tenant FROM found WHERE tenant IS NOT NULL UNION SELECT tenant FROM audit_chains ORDER BY tenant",
-        scans "one row a tenant", sorts "one row a tenant";
+    const TENANTS = concat!(
+        "WITH RECURSIVE ",
+        tenants_of!("audit_entries" as "with_entries"),
+        " SELECT tenant FROM with_entries WHERE tenant IS NOT NULL UNION SELECT tenant FROM audit_chains ORDER BY tenant"
+    ), scans "one row a tenant", sorts "one row a tenant";
 }
 
 const INTO: &str = "audit_entries (tenant, number, at, request_id, key_id, action, target, details, \
