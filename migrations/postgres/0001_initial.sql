@@ -52,10 +52,10 @@ CREATE TABLE batches (
     cancelled_at    timestamptz,
     expires_at      bigint,
     payloads_due    boolean     NOT NULL,    -- some payloads are no longer needed
-    deletion        text        CHECK (deletion IN ('erased', 'expired')), -- not NULL: only the sweeper sees the batch
-    UNIQUE (tenant, idempotency_key)
+    deletion        text        CHECK (deletion IN ('erased', 'expired')) -- not NULL: only the sweeper sees the batch
 );
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
+CREATE UNIQUE INDEX batches_by_key ON batches (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
 CREATE INDEX batches_by_expiry ON batches (expires_at) WHERE deletion IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX batches_unfinished ON batches (tenant) WHERE finished_at IS NULL AND cancelled_at IS NULL;
@@ -235,8 +235,10 @@ CREATE TABLE collections (
     enrolled         bigint           NOT NULL DEFAULT 0,    -- rows in enrollments; the triggers that write index_changes keep it
     is_erased        boolean          NOT NULL DEFAULT false -- its rows are being deleted, and no answer has them
 );
+-- No name is NULL. Without this condition, Postgres uses the index for searches by id, and reads all collections of the tenant.
+CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE name IS NOT NULL AND NOT is_erased;
+CREATE INDEX suppression_collections ON collections (tenant, vector_space, id) WHERE kind = 'suppression' AND NOT is_erased;
 CREATE INDEX collections_by_tenant ON collections (tenant, id);
-CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 -- People of a collection. `external_id` is the caller's id.
 CREATE TABLE subjects (
@@ -381,6 +383,7 @@ CREATE TABLE webhooks (
     disabled_at      bigint               -- not NULL: nothing is sent to it
 );
 CREATE INDEX webhooks_by_tenant ON webhooks (tenant, id);
+CREATE INDEX webhooks_of_all_batches ON webhooks (tenant, id) WHERE batch_id IS NULL;
 CREATE INDEX webhooks_by_batch ON webhooks (batch_id) WHERE batch_id IS NOT NULL;
 
 -- One row a tenant. Adding a webhook locks it, so that tenants keep their limit.

@@ -48,10 +48,10 @@ CREATE TABLE batches (
     cancelled_at    TEXT,
     expires_at      INTEGER,
     payloads_due    INTEGER NOT NULL,
-    deletion        TEXT    CHECK (deletion IN ('erased', 'expired')),
-    UNIQUE (tenant, idempotency_key)
+    deletion        TEXT    CHECK (deletion IN ('erased', 'expired'))
 ) STRICT;
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
+CREATE UNIQUE INDEX batches_by_key ON batches (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
 CREATE INDEX batches_by_expiry ON batches (expires_at) WHERE deletion IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX batches_unfinished ON batches (tenant) WHERE finished_at IS NULL AND cancelled_at IS NULL;
@@ -216,8 +216,10 @@ CREATE TABLE collections (
     enrolled         INTEGER NOT NULL DEFAULT 0,
     is_erased        INTEGER NOT NULL DEFAULT 0 CHECK (is_erased IN (0, 1))
 ) STRICT;
+-- No name is NULL. Without this condition, Postgres uses the index for searches by id, and reads all collections of the tenant.
+CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE name IS NOT NULL AND NOT is_erased;
+CREATE INDEX suppression_collections ON collections (tenant, vector_space, id) WHERE kind = 'suppression' AND NOT is_erased;
 CREATE INDEX collections_by_tenant ON collections (tenant, id);
-CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE NOT is_erased;
 
 CREATE TABLE subjects (
     id                 BLOB    NOT NULL PRIMARY KEY,
@@ -339,6 +341,7 @@ CREATE TABLE webhooks (
     disabled_at      INTEGER
 ) STRICT;
 CREATE INDEX webhooks_by_tenant ON webhooks (tenant, id);
+CREATE INDEX webhooks_of_all_batches ON webhooks (tenant, id) WHERE batch_id IS NULL;
 CREATE INDEX webhooks_by_batch ON webhooks (batch_id) WHERE batch_id IS NOT NULL;
 
 CREATE TABLE webhook_tenants (

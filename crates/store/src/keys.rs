@@ -52,7 +52,7 @@ crate::prepared::statements! {
 
     const ONE = select!("WHERE id = :id");
 
-    const OF_TENANT = select!("WHERE tenant = :tenant ORDER BY created_at, id");
+    const OF_TENANT = select!("WHERE tenant = :tenant ORDER BY created_at, id"), scans "the keys of one tenant";
 
     const REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, :now) \
          WHERE tenant = :tenant AND id = :id";

@@ -86,7 +86,7 @@ crate::prepared::statements! {
          FROM batches WHERE finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
 
     const WAITING = "SELECT CAST(coalesce(sum(queued + running), 0) AS bigint) AS count FROM batches \
-         WHERE tenant = :tenant AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL";
+         WHERE tenant = :tenant AND finished_at IS NULL AND cancelled_at IS NULL AND deletion IS NULL", scans "the unfinished batches of one tenant";
 
     const ACTIVE = "SELECT id FROM batches \
          WHERE id IN (:batches) AND cancelled_at IS NULL AND deletion IS NULL";

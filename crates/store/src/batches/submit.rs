@@ -26,7 +26,7 @@ crate::prepared::statements! {
          models_key, priority, idempotency_key, chunk_size, submitted, is_open, accepted, queued, \
          running, ok, cached, error, dead, cancelled, next_chunk, served, created_at, expires_at, payloads_due, traceparent, key_id) \
          VALUES (:id, :tenant, :name, :operation, :options, :models, :models_key, :priority, :idempotency_key, :chunk_size, 0, :is_open, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, :created_at, :expires_at, :payloads_due, :traceparent, :key_id) \
-         ON CONFLICT (tenant, idempotency_key) DO NOTHING";
+         ON CONFLICT (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING";
 
     /// Locks the batch until the transaction ends, so that its positions and chunks are given out once.
     const LOCK_BATCH = "UPDATE batches SET submitted = submitted WHERE id = :batch AND is_open \
@@ -46,7 +46,7 @@ crate::prepared::statements! {
          ON CONFLICT (tenant) DO UPDATE SET served = excluded.served \
          WHERE batch_tenants.served < excluded.served AND NOT EXISTS \
              (SELECT 1 FROM batches b WHERE b.tenant = excluded.tenant AND b.queued > 0 \
-             AND b.finished_at IS NULL AND b.cancelled_at IS NULL)";
+             AND b.finished_at IS NULL AND b.cancelled_at IS NULL)", scans "the unfinished batches of one tenant";
 
     const COMPLETE = "UPDATE batches SET request_digest = :digest, receipt = :receipt, is_open = :stays_open \
          WHERE id = :batch AND request_digest IS NULL";

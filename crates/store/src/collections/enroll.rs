@@ -22,7 +22,7 @@ crate::prepared::statements! {
     /// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
     /// changes nothing locks the row in both databases.
     const LOCK_FACE = "UPDATE faces SET position = position \
-         WHERE id = :id AND image_id IN (SELECT id FROM images WHERE tenant = :tenant) RETURNING image_id";
+         WHERE id = :id AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant RETURNING image_id";
 
     const FIND = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
          WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";

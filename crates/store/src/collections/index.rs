@@ -17,7 +17,7 @@ const MAX_ROWS: usize = 500;
 
 crate::prepared::statements! {
     const POSITIONS =
-        "SELECT id, vector_space, dim, position, enrolled FROM collections WHERE NOT is_erased";
+        "SELECT id, vector_space, dim, position, enrolled FROM collections WHERE NOT is_erased", scans "the position of each collection";
 
     const POSITION = "SELECT id, vector_space, dim, position, enrolled FROM collections \
          WHERE id = :collection AND NOT is_erased";

@@ -2,9 +2,7 @@
 
 use uuid::Uuid;
 
-use super::records::{
-    Changed, Collection, CollectionKey, CollectionKind, CollectionSize, TermsChange, Written,
-};
+use super::records::{Changed, Collection, CollectionKey, CollectionSize, TermsChange, Written};
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
 use crate::connection::Connection;
@@ -29,7 +27,7 @@ crate::prepared::statements! {
     const INSERT = "INSERT INTO collections (id, tenant, name, kind, vector_space, dim, purpose, \
          legal_basis, consent_required, retention_days, far, created_at) \
          VALUES (:id, :tenant, :name, :kind, :vector_space, :dim, :purpose, :legal_basis, :consent_required, :retention_days, :far, :created_at) \
-         ON CONFLICT (tenant, name) WHERE NOT is_erased DO NOTHING";
+         ON CONFLICT (tenant, name) WHERE name IS NOT NULL AND NOT is_erased DO NOTHING";
 
     const ONE = select!("WHERE tenant = :tenant AND id = :collection AND NOT is_erased");
 
@@ -39,7 +37,7 @@ crate::prepared::statements! {
         select!("WHERE tenant = :tenant AND id > :after AND NOT is_erased ORDER BY id LIMIT :limit");
 
     const SUPPRESSION = select!(
-        "WHERE tenant = :tenant AND kind = :kind AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
+        "WHERE tenant = :tenant AND kind = 'suppression' AND vector_space = :vector_space AND NOT is_erased ORDER BY id"
     );
 
     const SIZE = "SELECT \
@@ -121,11 +119,7 @@ impl Store {
         vector_space: &str,
     ) -> Result<Vec<Collection>, StoreError> {
         query!(self, "suppression_collections", |connection| {
-            let values = params!(
-                tenant,
-                kind = CollectionKind::Suppression.name(),
-                vector_space
-            );
+            let values = params!(tenant, vector_space);
             Ok(connection.fetch_all(SUPPRESSION, values).await?)
         })
     }

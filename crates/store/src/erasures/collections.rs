@@ -18,11 +18,22 @@ use crate::values::Many;
 /// The rows that one transaction deletes, so that other writers do not wait long.
 const PAGE: i64 = 1000;
 
+/// The collection of a row with an id, if it is the tenant's.
+macro_rules! collection_of {
+    ($table:literal) => {
+        concat!(
+            "SELECT t.collection_id AS id FROM ",
+            $table,
+            " t WHERE t.id = :id AND (SELECT c.tenant FROM collections c WHERE c.id = t.collection_id) = :tenant"
+        )
+    };
+}
+
 crate::prepared::statements! {
     const MARK =
         "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant AND id = :id";
 
-    const MARK_ALL = "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant";
+    const MARK_ALL = "UPDATE collections SET is_erased = :is_erased WHERE tenant = :tenant", scans "the erasure of a tenant";
 
     /// Waits for changes of the collection that began before it was marked.
     const LOCK = "UPDATE collections SET position = position WHERE id = :id";
@@ -44,14 +55,11 @@ crate::prepared::statements! {
 
     const ENROLLMENT = "DELETE FROM enrollments WHERE id = :id";
 
-    pub(super) const OF_SUBJECT = "SELECT c.id FROM collections c JOIN subjects s ON s.collection_id = c.id \
-         WHERE c.tenant = :tenant AND s.id = :id";
+    pub(super) const OF_SUBJECT = collection_of!("subjects");
 
-    pub(super) const OF_ENROLLMENT = "SELECT c.id FROM collections c \
-         JOIN enrollments e ON e.collection_id = c.id WHERE c.tenant = :tenant AND e.id = :id";
+    pub(super) const OF_ENROLLMENT = collection_of!("enrollments");
 
-    pub(super) const OF_PERSON = "SELECT c.id FROM collections c JOIN people p ON p.collection_id = c.id \
-         WHERE c.tenant = :tenant AND p.id = :id";
+    pub(super) const OF_PERSON = collection_of!("people");
 
     /// A trigger deletes the person with the last face.
     const FACES_OF_PERSON = "DELETE FROM enrollments WHERE row_id IN \

@@ -69,9 +69,9 @@ crate::prepared::statements! {
 
     const DELETE_CHUNK = "DELETE FROM batch_chunks WHERE batch_id = :batch AND number = :number";
 
-    const DELETE_WEBHOOKS = "DELETE FROM webhooks WHERE tenant = :tenant";
+    const DELETE_WEBHOOKS = "DELETE FROM webhooks WHERE tenant = :tenant", scans "the erasure of a tenant";
 
-    const DELETE_WEBHOOK_HOSTS = "DELETE FROM webhook_hosts WHERE tenant = :tenant";
+    const DELETE_WEBHOOK_HOSTS = "DELETE FROM webhook_hosts WHERE tenant = :tenant", scans "the erasure of a tenant";
 
     const DELETE_WEBHOOK_TENANTS = "DELETE FROM webhook_tenants WHERE tenant = :tenant";
 }

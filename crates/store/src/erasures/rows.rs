@@ -31,8 +31,8 @@ crate::prepared::statements! {
     /// An image that exists only in batches has no row, so only its own id finds it.
     const FIND_IMAGE = "SELECT id FROM images WHERE tenant = :tenant AND id = :id";
 
-    const FIND_FACE = "SELECT f.id FROM faces f JOIN images i ON i.id = f.image_id \
-         WHERE i.tenant = :tenant AND f.id = :id";
+    const FIND_FACE = "SELECT id FROM faces \
+         WHERE id = :id AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant";
 
     const FIND_BATCH =
         "SELECT id FROM batches WHERE tenant = :tenant AND id = :id AND deletion IS NULL";
@@ -67,7 +67,7 @@ crate::prepared::statements! {
          CAST(coalesce(sum(vectors), 0) AS bigint) AS vectors, \
          0 AS payloads, 0 AS subjects, 0 AS enrollments \
          FROM deleted_batches WHERE tenant = :tenant AND deletion = 'erased' AND \
-         ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))";
+         ((:kind = 'batch' AND id = :batch) OR (:kind = 'tenant' AND deleted_at >= :requested_at))", scans "once for an erasure";
 
     const END = "UPDATE erasures SET erased_at = :now, target = :target WHERE id = :id";
 }

@@ -10,7 +10,8 @@ use sqlx::{AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
 /// The steps of a plan that take longer the more rows there are.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Tables and indexes that are read from their begin to their end. An index of a part of the rows is as long as that part.
+    /// Tables, indexes and rows of a tenant that are read from their begin to their end. An index of a part of the rows is as long as
+    /// that part.
     pub(super) scans: Vec<String>,
     pub(super) sorts: Vec<String>,
 }
@@ -45,24 +46,47 @@ pub(super) async fn explain_postgres(
     let whole: Vec<(String, String)> = sqlx::query_as(WHOLE_INDEXES)
         .fetch_all(&mut *connection)
         .await?;
+    let one_a_tenant: Vec<String> = sqlx::query_scalar(ONE_ROW_A_TENANT)
+        .fetch_all(&mut *connection)
+        .await?;
     explain("DEALLOCATE checked".into())
         .execute(connection)
         .await?;
     let mut plan = Plan::default();
+    let indexes = Indexes {
+        whole: whole.into_iter().collect(),
+        one_a_tenant,
+    };
     plan.add_node(
         &explained.try_get::<Value, _>(0)?[0]["Plan"],
-        &whole.into_iter().collect(),
+        &indexes,
+        false,
     );
     Ok(plan)
 }
 
-/// The indexes of all rows of their table, each with its first column.
 const WHOLE_INDEXES: &str = "SELECT c.relname::text, a.attname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
      JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] WHERE i.indpred IS NULL";
 
+const ONE_ROW_A_TENANT: &str = "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+     WHERE i.indisunique AND i.indnkeyatts = 1 AND a.attname = 'tenant'";
+
+struct Indexes {
+    /// The indexes of all rows of their table, each with its first column.
+    whole: HashMap<String, String>,
+    one_a_tenant: Vec<String>,
+}
+
 impl Plan {
-    fn add_node(&mut self, node: &Value, whole: &HashMap<String, String>) {
+    fn add_node(&mut self, node: &Value, indexes: &Indexes, is_limited: bool) {
         let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
+        // A limit of joined rows does not limit the rows that are joined.
+        let is_limited = match text("Node Type").as_str() {
+            "Limit" => true,
+            "Nested Loop" => false,
+            _ => is_limited,
+        };
         match text("Node Type").as_str() {
             "Seq Scan" => self
                 .scans
@@ -70,9 +94,18 @@ impl Plan {
             "Index Scan" | "Index Only Scan" => {
                 let (index, condition) = (text("Index Name"), text("Index Cond"));
                 let is_narrow = |column: &String| condition.contains(column.as_str());
-                if whole.get(&index).is_some_and(|column| !is_narrow(column)) {
+                if indexes
+                    .whole
+                    .get(&index)
+                    .is_some_and(|column| !is_narrow(column))
+                {
                     self.scans
                         .push(format!("reads all of {index}: {condition}"));
+                }
+                let has_one = indexes.one_a_tenant.contains(&index);
+                if !is_limited && !has_one && condition.split(" AND ").all(is_of_tenant) {
+                    self.scans
+                        .push(format!("reads all of a tenant in {index}: {condition}"));
                 }
             }
             "Sort" | "Incremental Sort" => {
@@ -81,9 +114,18 @@ impl Plan {
             _ => {}
         }
         for node in node["Plans"].as_array().into_iter().flatten() {
-            self.add_node(node, whole);
+            self.add_node(node, indexes, is_limited);
         }
     }
+}
+
+/// Whether a part of the condition of an index is that of the tenant.
+fn is_of_tenant(condition: &str) -> bool {
+    condition
+        .trim_start_matches('(')
+        .split(' ')
+        .next()
+        .is_some_and(|column| column == "tenant")
 }
 
 /// Explains a statement. SQLite has no statistics unless somebody runs ANALYZE.

@@ -20,7 +20,7 @@ crate::prepared::statements! {
         " FROM images i WHERE i.tenant = :tenant AND i.id = :id"
     );
 
-    const IMAGES = concat!(
+    pub(super) const IMAGES = concat!(
         "SELECT ",
         sql!(image_columns),
         " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"

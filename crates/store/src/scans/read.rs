@@ -1,8 +1,10 @@
 //! Reading images with their scans, and faces.
 
+use std::cmp::Reverse;
+
 use uuid::Uuid;
 
-use super::find::{IMAGE, add_faces};
+use super::find::{IMAGE, IMAGES, add_faces};
 use super::records::{
     ImageFilter, ImageSummary, ScanPage, Source, StoredFace, StoredImage, StoredScan,
 };
@@ -14,6 +16,7 @@ use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::sizes::{count_within, scan_size, tree_size};
 use crate::store::Store;
+use crate::values::Many;
 
 crate::prepared::statements! {
     /// SQLite stores a time as text with a fraction of any length, so this order is right only to the second.
@@ -45,7 +48,7 @@ crate::prepared::statements! {
 
     const FACE = concat!(
         sql!(faces),
-        "JOIN images i ON i.id = f.image_id WHERE i.tenant = :tenant AND f.id = :id"
+        "WHERE f.id = :id AND (SELECT tenant FROM images WHERE id = f.image_id) = :tenant"
     );
 
     const LIST = concat!(
@@ -54,13 +57,11 @@ crate::prepared::statements! {
         " FROM images i WHERE i.tenant = :tenant AND i.id < :before ORDER BY i.id DESC LIMIT :limit"
     );
 
-    const LIST_OF_SOURCE = concat!(
-        "SELECT ",
-        sql!(image_columns),
-        " FROM images i WHERE i.tenant = :tenant AND i.id IN \
-         (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id < :before) \
-         ORDER BY i.id DESC LIMIT :limit"
-    );
+    /// An image can have several URLs of one source.
+    const IDS_OF_SOURCE = "SELECT DISTINCT s.image_id AS id FROM image_sources s \
+         WHERE s.source_id = :source AND s.image_id < :before \
+         AND (SELECT i.tenant FROM images i WHERE i.id = s.image_id) = :tenant \
+         ORDER BY s.image_id DESC LIMIT :limit";
 }
 
 impl Store {
@@ -109,15 +110,22 @@ impl Store {
         filter: &ImageFilter,
         page: PageRequest,
     ) -> Result<Vec<ImageSummary>, StoreError> {
-        query!(self, "list_images", |connection| {
+        snapshot!(self, "list_images", |connection| {
             // The highest id of all comes after the id of every image.
             let before = page.after.unwrap_or(Uuid::max());
-            let (query, source) = match &filter.source {
-                None => (LIST, None),
-                Some(source) => (LIST_OF_SOURCE, Some(source.clone())),
+            let Some(source) = filter.source.clone() else {
+                let values = params!(tenant, before, limit = page.limit);
+                return Ok(connection.fetch_all(LIST, values).await?);
             };
-            let values = params!(tenant, before, limit = page.limit, source);
-            Ok(connection.fetch_all(query, values).await?)
+            let values = params!(tenant, source, before, limit = page.limit);
+            let ids: Vec<Uuid> = connection.fetch_all(IDS_OF_SOURCE, values).await?;
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let values = params!(tenant, ids = Many(&ids));
+            let mut images: Vec<ImageSummary> = connection.fetch_all(IMAGES, values).await?;
+            images.sort_by_key(|image| Reverse(image.id));
+            Ok(images)
         })
     }
 }

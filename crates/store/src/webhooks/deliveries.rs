@@ -31,10 +31,11 @@ macro_rules! if_current {
 
 crate::prepared::statements! {
     /// The webhooks that are told about a batch.
-    const OF_BATCH = "SELECT w.id, w.tenant FROM webhooks w JOIN batches b ON b.tenant = w.tenant \
-         WHERE b.id = :batch AND w.disabled_at IS NULL AND (w.batch_id IS NULL OR w.batch_id = :batch) \
-         AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
-             WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > :now)";
+    const OF_BATCH = "SELECT w.id, w.tenant FROM (SELECT * FROM webhooks WHERE batch_id = :batch \
+             UNION ALL SELECT * FROM webhooks WHERE batch_id IS NULL \
+                 AND tenant = (SELECT tenant FROM batches WHERE id = :batch)) w \
+         WHERE w.disabled_at IS NULL AND NOT EXISTS (SELECT 1 FROM webhook_hosts h \
+             WHERE h.tenant = w.tenant AND h.host = w.host AND h.off_until > :now)", scans "the webhooks of all batches, of which a tenant has few";
 
     /// Steps from one tenant to the next in the index, so that the messages of a tenant are not read.
     const TENANTS = "WITH RECURSIVE waiting (tenant) AS ( \

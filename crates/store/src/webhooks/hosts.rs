@@ -34,7 +34,7 @@ crate::prepared::statements! {
              (SELECT w.tenant, w.host FROM webhooks w WHERE w.id = :webhook) \
          AND failing_since <= :since AND (off_until IS NULL OR off_until <= :at)";
 
-    const FORGET = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before";
+    const FORGET = "DELETE FROM webhook_hosts WHERE tenant = :tenant AND last_failed_at < :before", scans "the failing hosts of one tenant";
 
     const LIST = "SELECT host, webhook_id, failures, failing_since, last_error, off_until \
          FROM webhook_hosts WHERE tenant = :tenant ORDER BY last_failed_at DESC, host LIMIT :limit", sorts "the failing hosts of one tenant";

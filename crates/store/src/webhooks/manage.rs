@@ -24,7 +24,7 @@ crate::prepared::statements! {
          ON CONFLICT (tenant) DO UPDATE SET tenant = excluded.tenant";
 
     const COUNT =
-        "SELECT count(*) AS count FROM webhooks WHERE tenant = :tenant AND batch_id IS NULL";
+        "SELECT count(*) AS count FROM webhooks WHERE tenant = :tenant AND batch_id IS NULL", scans "the webhooks of all batches, of which a tenant has few";
 
     /// The webhooks of one batch whose batch has not ended, and those whose message is not sent or given up.
     const COUNT_PENDING = "SELECT \
@@ -32,13 +32,13 @@ crate::prepared::statements! {
              AND b.cancelled_at IS NULL AND b.deletion IS NULL \
              AND EXISTS (SELECT 1 FROM webhooks w WHERE w.batch_id = b.id)) + \
          (SELECT count(*) FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-             WHERE d.tenant = :tenant AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count";
+             WHERE d.tenant = :tenant AND d.next_at IS NOT NULL AND w.batch_id IS NOT NULL) AS count", scans "the unfinished batches of one tenant, and its messages that wait";
 
     const LIST = concat!(
         "SELECT ",
         webhook_columns!(),
         " FROM webhooks w WHERE w.tenant = :tenant AND w.batch_id IS NULL ORDER BY w.id"
-    );
+    ), scans "the webhooks of all batches, of which a tenant has few";
 
     const ONE = concat!(
         "SELECT ",
