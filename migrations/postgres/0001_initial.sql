@@ -54,6 +54,7 @@ CREATE TABLE batches (
     payloads_due    boolean     NOT NULL,    -- some payloads are no longer needed
     deletion        text        CHECK (deletion IN ('erased', 'expired')) -- not NULL: only the sweeper sees the batch
 );
+CREATE INDEX batches_by_age ON batches (tenant, created_at);
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
 CREATE UNIQUE INDEX batches_by_key ON batches (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
@@ -157,7 +158,7 @@ CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
 CREATE TABLE faces (
     id        uuid    PRIMARY KEY,
     scan_id   uuid    NOT NULL REFERENCES scans (id) ON DELETE CASCADE,
-    image_id  uuid    NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+    image_id  uuid    NOT NULL, -- that of the scan, which is deleted with it
     position  integer NOT NULL, -- in the answer, from 0
     x1        real    NOT NULL, -- pixels of the upright picture
     y1        real    NOT NULL,
@@ -168,7 +169,6 @@ CREATE TABLE faces (
     results   jsonb,            -- all results that have no vector, as one object, so that an operation adds no column
     UNIQUE (scan_id, position)
 );
-CREATE INDEX faces_by_image ON faces (image_id);
 
 -- Vectors of two vector spaces are never compared. `real[]` needs no extension and casts to pgvector's
 -- type where that is installed: `vector::vector(128) <=> …`.
@@ -238,6 +238,7 @@ CREATE TABLE collections (
 -- No name is NULL. Without this condition, Postgres uses the index for searches by id, and reads all collections of the tenant.
 CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE name IS NOT NULL AND NOT is_erased;
 CREATE INDEX suppression_collections ON collections (tenant, vector_space, id) WHERE kind = 'suppression' AND NOT is_erased;
+CREATE INDEX collections_to_erase ON collections (tenant, id) WHERE is_erased;
 CREATE INDEX collections_by_tenant ON collections (tenant, id);
 
 -- People of a collection. `external_id` is the caller's id.

@@ -50,6 +50,7 @@ CREATE TABLE batches (
     payloads_due    INTEGER NOT NULL,
     deletion        TEXT    CHECK (deletion IN ('erased', 'expired'))
 ) STRICT;
+CREATE INDEX batches_by_age ON batches (tenant, created_at);
 CREATE INDEX batches_by_tenant ON batches (tenant, id);
 CREATE UNIQUE INDEX batches_by_key ON batches (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX batches_to_sweep ON batches (id) WHERE payloads_due OR deletion IS NOT NULL;
@@ -143,7 +144,7 @@ CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
 CREATE TABLE faces (
     id        BLOB    NOT NULL PRIMARY KEY,
     scan_id   BLOB    NOT NULL REFERENCES scans (id) ON DELETE CASCADE,
-    image_id  BLOB    NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+    image_id  BLOB    NOT NULL,
     position  INTEGER NOT NULL,
     x1        REAL    NOT NULL,
     y1        REAL    NOT NULL,
@@ -154,7 +155,6 @@ CREATE TABLE faces (
     results   TEXT,
     UNIQUE (scan_id, position)
 ) STRICT;
-CREATE INDEX faces_by_image ON faces (image_id);
 
 CREATE TABLE embeddings (
     face_id      BLOB    NOT NULL PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,
@@ -219,6 +219,7 @@ CREATE TABLE collections (
 -- No name is NULL. Without this condition, Postgres uses the index for searches by id, and reads all collections of the tenant.
 CREATE UNIQUE INDEX collections_by_name ON collections (tenant, name) WHERE name IS NOT NULL AND NOT is_erased;
 CREATE INDEX suppression_collections ON collections (tenant, vector_space, id) WHERE kind = 'suppression' AND NOT is_erased;
+CREATE INDEX collections_to_erase ON collections (tenant, id) WHERE is_erased;
 CREATE INDEX collections_by_tenant ON collections (tenant, id);
 
 CREATE TABLE subjects (

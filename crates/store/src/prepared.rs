@@ -1,5 +1,6 @@
 //! The texts of statements, and tests that both databases know each of them: its tables, its columns and the types of its parameters.
-//! The tests also read the plan of each statement, on empty tables: it finds its rows by the keys of an index and sorts none.
+//! The tests also read the plan of each statement, on empty tables and on large ones: it finds its rows by the keys of an index and
+//! sorts none.
 //!
 //! A file declares its statements with [`statements!`], which also tests them. A connection runs no other text, except one
 //! that is made for the call.
@@ -8,6 +9,10 @@
 mod check;
 #[cfg(test)]
 mod plan;
+#[cfg(test)]
+mod rows;
+#[cfg(test)]
+mod tables;
 
 #[cfg(test)]
 pub(crate) use check::{Listed, check};

@@ -44,7 +44,7 @@ crate::prepared::statements! {
          AND NOT EXISTS (SELECT 1 FROM scans s WHERE s.image_id = images.id)";
 
     const OLD_BATCHES = "SELECT id FROM batches WHERE tenant = :tenant AND deletion IS NULL \
-         AND created_at < :before ORDER BY id LIMIT :limit";
+         AND created_at < :before ORDER BY created_at LIMIT :limit";
 }
 
 impl Store {

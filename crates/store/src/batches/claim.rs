@@ -29,11 +29,10 @@ crate::prepared::statements! {
     /// The batch whose turn it is: that of the tenant with the fewest claimed items, and of its batches that with the
     /// fewest. An interactive batch goes before the other batches of its tenant.
     const NEXT_BATCH = "SELECT b.id FROM batches b \
-         LEFT JOIN batch_tenants t ON t.tenant = b.tenant \
          WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
          AND b.models_key IN (:models_keys) AND b.tenant <> :except \
          AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
-         ORDER BY coalesce(t.served, 0), b.priority DESC, b.served, b.id LIMIT 1", sorts "the batches that are not done";
+         ORDER BY coalesce((SELECT t.served FROM batch_tenants t WHERE t.tenant = b.tenant), 0), b.priority DESC, b.served, b.id LIMIT 1", sorts "the batches that are not done";
 
     /// For a database with one writer at a time.
     const NEXT_CHUNK = next_chunk!("");

@@ -55,7 +55,7 @@ crate::prepared::statements! {
         "SELECT * FROM (SELECT ",
         batch_columns!("NULL"),
         " FROM batches b WHERE tenant = :tenant AND deletion IS NULL) b WHERE (state = :state OR :state IS NULL) \
-         AND (name = :name OR :name IS NULL) AND (id < :after OR :after IS NULL) ORDER BY id DESC LIMIT :limit"
+         AND (name = :name OR :name IS NULL) AND id < :before ORDER BY id DESC LIMIT :limit"
     );
 
     const ITEMS = concat!(
@@ -121,8 +121,9 @@ impl Store {
     ) -> Result<Vec<Batch>, StoreError> {
         query!(self, "list_batches", |connection| {
             let state = filter.state.map(|state| state.name().to_owned());
-            let (after, limit) = (page.after, page.limit);
-            let values = params!(tenant, state, name = filter.name, after, limit);
+            // The highest id of all comes after the id of every batch.
+            let (before, limit) = (page.after.unwrap_or(Uuid::max()), page.limit);
+            let values = params!(tenant, state, name = filter.name, before, limit);
             Ok(connection.fetch_all(BATCHES, values).await?)
         })
     }

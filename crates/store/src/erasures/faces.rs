@@ -24,7 +24,7 @@ crate::prepared::statements! {
     /// Without results and vectors, because an image can have any number of scans.
     const BOXES_OF_IMAGE = "SELECT f.id, f.scan_id, f.x1, f.y1, f.x2, f.y2, \
          EXISTS (SELECT 1 FROM embeddings e WHERE e.face_id = f.id) AS has_vector \
-         FROM faces f WHERE f.image_id = :image";
+         FROM faces f WHERE f.scan_id IN (SELECT id FROM scans WHERE image_id = :image)";
 
     const DELETE = "DELETE FROM faces WHERE id = :id";
 

@@ -27,9 +27,10 @@ crate::prepared::statements! {
     const ONE = "SELECT id, NULL AS source_url FROM images \
          WHERE tenant = :tenant AND id > :after AND id = :image LIMIT :limit";
 
-    const OF_SOURCE = "SELECT id, NULL AS source_url FROM images WHERE tenant = :tenant AND id > :after \
-         AND id IN (SELECT image_id FROM image_sources WHERE source_id = :source AND image_id > :after) \
-         ORDER BY id LIMIT :limit";
+    const OF_SOURCE = "SELECT s.image_id AS id, NULL AS source_url FROM image_sources s \
+         WHERE s.source_id = :source AND s.image_id > :after \
+         AND (SELECT i.tenant FROM images i WHERE i.id = s.image_id) = :tenant \
+         GROUP BY s.image_id ORDER BY s.image_id LIMIT :limit";
 
     /// The caller compares the hosts, because SQL cannot read a URL. A page has all URLs of its images.
     const WITH_URL = "SELECT i.id, s.source_url FROM \
@@ -43,10 +44,12 @@ crate::prepared::statements! {
 
     const COUNT_SCANS = count!("JOIN scans s ON s.image_id = i.id");
 
-    const COUNT_FACES = count!("JOIN faces f ON f.image_id = i.id");
+    const COUNT_FACES = count!("JOIN scans s ON s.image_id = i.id JOIN faces f ON f.scan_id = s.id");
 
-    const COUNT_FACE_VECTORS =
-        count!("JOIN faces f ON f.image_id = i.id JOIN embeddings e ON e.face_id = f.id");
+    const COUNT_FACE_VECTORS = count!(
+        "JOIN scans s ON s.image_id = i.id JOIN faces f ON f.scan_id = s.id \
+         JOIN embeddings e ON e.face_id = f.id"
+    );
 
     const COUNT_IMAGE_VECTORS =
         count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");

@@ -1,11 +1,12 @@
 //! Prepares the statements of a file, and reads their plans.
 
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
 use super::plan::{Plan, explain_postgres, explain_sqlite};
-use crate::dialect::PLANS;
+use super::rows::{Filled, filled};
+use super::tables::{create_tables, run};
 use crate::migrations;
 use crate::parameters::replace_names;
 
@@ -29,12 +30,26 @@ pub(crate) fn check(listed: &[Listed]) {
         .build()
         .unwrap();
     let sqlite = runtime.block_on(in_sqlite(listed));
-    let postgres = runtime.block_on(in_postgres(listed));
+    let empty = runtime.block_on(async {
+        let mut connection = create_tables().await;
+        in_postgres(&mut connection, listed).await
+    });
+    let Filled {
+        runtime,
+        connection,
+    } = filled();
+    let filled =
+        runtime.block_on(async { in_postgres(&mut *connection.lock().await, listed).await });
     let mut wrong = Vec::new();
-    for ((statement, sqlite), postgres) in listed.iter().zip(sqlite).zip(postgres) {
+    for (((statement, sqlite), empty), filled) in listed.iter().zip(sqlite).zip(empty).zip(filled) {
         let name = statement.name;
         let mut plan = Plan::default();
-        for (database, found) in [("SQLite", sqlite), ("Postgres", postgres)] {
+        let databases = [
+            ("SQLite", sqlite),
+            ("Postgres", empty),
+            ("Postgres with rows", filled),
+        ];
+        for (database, found) in databases {
             match found {
                 Ok(found) => {
                     wrong.extend(statement.undeclared(&found, database));
@@ -82,29 +97,16 @@ async fn in_sqlite(listed: &[Listed]) -> Vec<Result<Plan, sqlx::Error>> {
     plans
 }
 
-/// Uses a schema that exists only in the transaction of the test.
-async fn in_postgres(listed: &[Listed]) -> Vec<Result<Plan, sqlx::Error>> {
-    let url = std::env::var("TEST_DATABASE_URL").expect(
-        "there is no Postgres server for the test: run `make test`, or set TEST_DATABASE_URL",
-    );
-    let mut connection = PgConnection::connect(&url).await.unwrap();
-    run(&mut connection, PLANS).await;
-    let schema = format!("prepared_{}", uuid::Uuid::now_v7().simple());
-    let begin = format!("BEGIN; CREATE SCHEMA {schema}; SET LOCAL search_path TO {schema}");
-    run(&mut connection, AssertSqlSafe(begin)).await;
-    for migration in migrations::POSTGRES.iter() {
-        run(
-            &mut connection,
-            AssertSqlSafe(migration.sql.as_str().to_owned()),
-        )
-        .await;
-    }
+async fn in_postgres(
+    connection: &mut PgConnection,
+    listed: &[Listed],
+) -> Vec<Result<Plan, sqlx::Error>> {
     let mut plans = Vec::new();
     for statement in listed {
-        run(&mut connection, "SAVEPOINT before").await;
+        run(connection, "SAVEPOINT before").await;
         let (text, parameters) = numbered(statement.text);
-        plans.push(explain_postgres(&mut connection, &text, parameters).await);
-        run(&mut connection, "ROLLBACK TO before").await;
+        plans.push(explain_postgres(connection, &text, parameters).await);
+        run(connection, "ROLLBACK TO before").await;
     }
     plans
 }
@@ -121,8 +123,4 @@ fn numbered(statement: &str) -> (String, usize) {
         text.push_str(&format!("${}", place + 1));
     });
     (text, names.len())
-}
-
-async fn run(connection: &mut PgConnection, sql: impl SqlSafeStr) {
-    sqlx::raw_sql(sql).execute(connection).await.unwrap();
 }
