@@ -10,6 +10,7 @@ mod libraries;
 mod outage;
 mod pages;
 mod retention;
+mod saving;
 mod webhooks;
 
 use std::time::Duration;

@@ -9,6 +9,7 @@
 use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, Postgres, Sqlite};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::Connection;
 use crate::dialect::Dialect;
@@ -25,6 +26,8 @@ use crate::schema;
 pub(crate) struct CallConnection {
     connection: PooledConnection,
     state: CallState,
+    /// What the next bulk call waits for.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection of a pool of either database.
@@ -46,7 +49,14 @@ impl CallConnection {
         Self {
             connection,
             state: CallState::Running,
+            _turn: None,
         }
+    }
+
+    /// Keeps the turn of a bulk call until the end of the call.
+    pub(crate) fn with_turn(mut self, turn: Option<OwnedSemaphorePermit>) -> Self {
+        self._turn = turn;
+        self
     }
 
     /// Returns the connection for statements outside a transaction.
@@ -212,7 +222,7 @@ macro_rules! snapshot {
 }
 
 /// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. With `no_limit`,
-/// the call may take longer than other calls.
+/// the call may take longer than other calls. With `bulk`, it lets other calls go first.
 macro_rules! change {
     ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
         $crate::call::transaction!(
@@ -229,6 +239,15 @@ macro_rules! change {
             observe_without_limit,
             $name,
             (writer, begin_write),
+            |$connection| $statements
+        )
+    };
+    ($store:expr, $name:literal, bulk, |$connection:ident| $statements:expr) => {
+        $crate::call::transaction!(
+            $store,
+            observe,
+            $name,
+            (bulk_writer, begin_write),
             |$connection| $statements
         )
     };

@@ -3,6 +3,8 @@
 //! The code of an `async fn` is compiled with each crate that awaits it. What all calls do returns a [`BoxFuture`], so that this crate
 //! compiles it, once.
 
+use std::iter;
+
 use futures::future::BoxFuture;
 use futures::stream::TryStreamExt as _;
 use sqlx::migrate::Migrator;
@@ -182,6 +184,17 @@ impl Connection<'_> {
 /// for each parameter, so 32,000 parameters take seconds.
 const MAX_PARAMETERS: usize = 1000;
 
+/// Divides rows into those of one statement each. Their numbers are powers of two, so that a statement has few texts, and a
+/// connection keeps the plan of each.
+pub(crate) fn pieces<T, const N: usize>(mut rows: &[[T; N]]) -> impl Iterator<Item = &[[T; N]]> {
+    iter::from_fn(move || {
+        let most = rows.len().min(MAX_PARAMETERS / N);
+        let (piece, rest) = rows.split_at(1 << most.checked_ilog2()?);
+        rows = rest;
+        Some(piece)
+    })
+}
+
 /// Inserts rows of `N` values each, with many rows in one statement. `into` is `table (columns)`.
 ///
 /// COPY is slower for the hundreds of rows of one call: sqlx sends its data and its end separately, and the second part waits
@@ -191,11 +204,27 @@ pub(crate) async fn insert_rows<const N: usize>(
     into: &'static str,
     rows: &[[&dyn Value; N]],
 ) -> Result<(), sqlx::Error> {
-    for rows in rows.chunks(MAX_PARAMETERS / N) {
-        let statement = format!("INSERT INTO {into} VALUES :rows");
+    let statement = format!("INSERT INTO {into} VALUES :rows");
+    for rows in pieces(rows) {
         connection
             .execute_text(&statement, params!(rows = Rows(rows)))
             .await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_all_rows_in_few_sizes() {
+        fn sizes<const N: usize>(rows: &[[usize; N]]) -> Vec<usize> {
+            assert!(pieces(rows).flatten().eq(rows));
+            pieces(rows).map(<[_]>::len).collect()
+        }
+        assert_eq!(sizes(&[[7; 13]; 157]), [64, 64, 16, 8, 4, 1]);
+        assert_eq!(sizes(&[[7; 1]; 157]), [128, 16, 8, 4, 1]);
+        assert_eq!(sizes::<5>(&[]), [0; 0]);
+    }
 }

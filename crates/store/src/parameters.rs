@@ -82,16 +82,13 @@ impl<'a> Numbered<'a> {
     }
 
     /// Binds the values for Postgres.
-    ///
-    /// A long statement is not kept, because a statement for many rows has a text for each number of rows.
     pub(crate) fn for_postgres(self) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
         let mut arguments = PgArguments::default();
         for value in &self.values {
             let bound = value.bind_postgres(&mut arguments);
             bound.map_err(sqlx::Error::Encode)?;
         }
-        let is_kept = self.is_kept && self.values.len() <= MAX_KEPT_VALUES;
-        Ok(sqlx::query_with(AssertSqlSafe(self.text), arguments).persistent(is_kept))
+        Ok(sqlx::query_with(AssertSqlSafe(self.text), arguments).persistent(self.is_kept))
     }
 
     /// Binds the values for SQLite.
@@ -104,9 +101,6 @@ impl<'a> Numbered<'a> {
         Ok(sqlx::query_with(AssertSqlSafe(self.text), arguments).persistent(self.is_kept))
     }
 }
-
-/// The most values of a statement whose text is fixed.
-const MAX_KEPT_VALUES: usize = 24;
 
 /// Calls `write` to write something in place of each name of a statement. A cast, which begins with `::`, is no name.
 pub(crate) fn replace_names(statement: &str, mut write: impl FnMut(&mut String, &str)) -> String {
@@ -166,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_rows_become_as_many_numbers_as_they_have_values() {
+    fn lists_and_rows_become_numbers() {
         let ids = [1_i64, 2, 3];
         let statement = "DELETE FROM a WHERE b = :b AND id IN (:ids)";
-        let expected = "DELETE FROM a WHERE b = $1 AND id IN ($2, $3, $4)";
+        let expected = "DELETE FROM a WHERE b = $1 AND id IN ($2, $3, $4, $5)";
         let params = params!(ids = Many(&ids), b = false);
-        assert_eq!(numbered(statement, params), (expected.to_owned(), 4));
+        assert_eq!(numbered(statement, params), (expected.to_owned(), 5));
 
         let rows: [[&dyn Value; 2]; 2] = [[&ids[0], &ids[1]], [&ids[1], &ids[2]]];
         let statement = "INSERT INTO a (b, c) VALUES :rows";

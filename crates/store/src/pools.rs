@@ -1,7 +1,10 @@
 //! The connections to the database.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use sqlx::{PgPool, Pool, SqlitePool};
+use tokio::sync::Semaphore;
 
 use crate::call::{CallConnection, PooledConnection};
 use crate::error::StoreError;
@@ -24,6 +27,8 @@ pub(crate) enum Pools {
     Sqlite {
         read: SqlitePool,
         write: Option<SqlitePool>,
+        /// One bulk call at a time waits for the connection, so that other calls wait for one of them at most.
+        bulk: Arc<Semaphore>,
     },
 }
 
@@ -43,7 +48,7 @@ impl Pools {
         Box::pin(async move {
             Ok(CallConnection::new(match self {
                 Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
-                Self::Sqlite { read, write } => {
+                Self::Sqlite { read, write, .. } => {
                     let pool = write.as_ref().unwrap_or(read);
                     PooledConnection::Sqlite(pool.acquire().await?)
                 }
@@ -51,11 +56,22 @@ impl Pools {
         })
     }
 
+    /// Waits for a connection that writes much.
+    pub(crate) fn bulk_writer(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
+        Box::pin(async move {
+            let turn = match self {
+                Self::Postgres(_) => None,
+                Self::Sqlite { bulk, .. } => Arc::clone(bulk).acquire_owned().await.ok(),
+            };
+            Ok(self.writer().await?.with_turn(turn))
+        })
+    }
+
     /// Returns the number of connections now.
     pub(crate) fn counts(&self) -> ConnectionCounts {
         match self {
             Self::Postgres(pool) => ConnectionCounts::from_pools([Some(pool)]),
-            Self::Sqlite { read, write } => {
+            Self::Sqlite { read, write, .. } => {
                 ConnectionCounts::from_pools([Some(read), write.as_ref()])
             }
         }
@@ -65,7 +81,7 @@ impl Pools {
     pub(crate) async fn close(&self) {
         match self {
             Self::Postgres(pool) => pool.close().await,
-            Self::Sqlite { read, write } => {
+            Self::Sqlite { read, write, .. } => {
                 read.close().await;
                 if let Some(write) = write {
                     write.close().await;

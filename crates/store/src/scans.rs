@@ -3,12 +3,15 @@
 mod check;
 mod find;
 mod models;
+mod new_rows;
+pub(crate) mod queue;
 mod read;
 mod records;
 mod rows;
 mod save;
 mod sources;
+mod writer;
 
 pub use check::check_scan;
 pub use records::*;
-pub(crate) use save::save_scan;
+pub(crate) use save::{ScanToSave, save_scans};

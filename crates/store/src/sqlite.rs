@@ -3,11 +3,13 @@
 mod files;
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row as _, Sqlite, SqliteConnection};
+use tokio::sync::Semaphore;
 
 use crate::dialect::{Dialect, FilePurge};
 use crate::error::StoreError;
@@ -31,7 +33,10 @@ pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreEr
         // SQLite overwrites deleted content with zeros instead of leaving it in free pages. The write-ahead log still
         // holds older pages until the next checkpoint.
         .pragma("secure_delete", "ON");
-    let pool = SqlitePoolOptions::new().acquire_timeout(settings.acquire_timeout);
+    let pool = SqlitePoolOptions::new()
+        .acquire_timeout(settings.acquire_timeout)
+        // A file has no network that can break.
+        .test_before_acquire(false);
     let writer = pool.clone().max_connections(1);
     if is_in_memory(url) {
         // The database exists for as long as this one connection is open.
@@ -42,6 +47,7 @@ pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreEr
         return Ok(Pools::Sqlite {
             read: writer.connect_lazy_with(options),
             write: None,
+            bulk: Arc::new(Semaphore::new(1)),
         });
     }
     files::prepare(options.get_filename(), url.contains("mode=rwc"))?;
@@ -49,6 +55,7 @@ pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreEr
     Ok(Pools::Sqlite {
         read: readers.connect_lazy_with(options.clone()),
         write: Some(writer.connect_lazy_with(options)),
+        bulk: Arc::new(Semaphore::new(1)),
     })
 }
 

@@ -11,6 +11,7 @@ use crate::error::StoreError;
 use crate::observer::Observer;
 use crate::parameters::params;
 use crate::pools::{ConnectionCounts, Pools};
+use crate::scans::queue::ScanQueue;
 use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
 
@@ -58,6 +59,7 @@ struct Inner {
     pools: Pools,
     observer: Observer,
     call_timeout: Duration,
+    scan_queue: ScanQueue,
 }
 
 impl Store {
@@ -87,6 +89,7 @@ impl Store {
                 pools,
                 observer,
                 call_timeout: settings.call_timeout,
+                scan_queue: ScanQueue::default(),
             }),
         })
     }
@@ -149,6 +152,10 @@ impl Store {
         &self.inner.pools
     }
 
+    pub(crate) fn scan_queue(&self) -> &ScanQueue {
+        &self.inner.scan_queue
+    }
+
     pub(crate) fn call_timeout(&self) -> Duration {
         self.inner.call_timeout
     }
@@ -159,6 +166,10 @@ impl Store {
 
     pub(crate) async fn writer(&self) -> Result<CallConnection, StoreError> {
         self.inner.pools.writer().await
+    }
+
+    pub(crate) async fn bulk_writer(&self) -> Result<CallConnection, StoreError> {
+        self.inner.pools.bulk_writer().await
     }
 
     /// Reports a call, and ends it after the time limit.

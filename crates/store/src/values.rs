@@ -34,7 +34,8 @@ pub(crate) struct List<'a> {
     pub(crate) values: Vec<&'a dyn Value>,
 }
 
-/// A list of values: `IN (:ids)`.
+/// A list of values: `IN (:ids)`. The last one is repeated until their number is a power of two, so that a statement has few texts,
+/// and a connection keeps the plan of each.
 pub(crate) struct Many<'a, T>(pub(crate) &'a [T]);
 
 /// Rows of values: `VALUES :rows`.
@@ -65,12 +66,19 @@ macro_rules! lists {
 lists! {
     [T: Value] Many<'_, T>, this => List {
         columns: None,
-        values: this.0.iter().map(|value| value as &dyn Value).collect(),
+        values: padded(this.0),
     };
     [const N: usize] Rows<'_, N>, this => List {
         columns: Some(N),
         values: this.0.as_flattened().to_vec(),
     };
+}
+
+fn padded<T: Value>(values: &[T]) -> Vec<&dyn Value> {
+    let missing = values.len().next_power_of_two() - values.len();
+    let last = values.last().into_iter().cycle().take(missing);
+    let padded = values.iter().chain(last);
+    padded.map(|value| value as &dyn Value).collect()
 }
 
 /// A text has the character U+0000. Postgres has no such texts and SQLite's functions cut them off, so neither gets one.

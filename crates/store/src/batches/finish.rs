@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::outcomes::{ItemValues, item_values, stored_scans};
+use super::outcomes::{ItemValues, OutcomeScans, item_values};
 use super::records::{ChunkEnd, FinishedItems, ItemOutcome, Lease};
 use super::submit;
 use crate::call::change;
-use crate::connection::Connection;
+use crate::connection::{Connection, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::prepared::Statement;
@@ -59,9 +59,6 @@ const FINISH_ITEMS: Statement = Statement::untested(
      WHERE batch_id = :batch AND position >= :first AND position <= :last AND position = v.column1 \
      AND state = 'queued' RETURNING position",
 );
-
-/// The number of items that one statement finishes. A statement has at most 1000 parameters.
-const ITEMS_PER_STATEMENT: usize = 140;
 
 /// The changes of a batch's counts.
 #[derive(Default)]
@@ -114,7 +111,7 @@ impl Store {
         outcomes: &[ItemOutcome],
         end: ChunkEnd,
     ) -> Result<Option<FinishedItems>, StoreError> {
-        change!(self, "finish_items", |connection| {
+        change!(self, "finish_items", bulk, |connection| {
             let batch_id = lease.batch;
             let values = params!(batch_id, number = lease.chunk, token = lease.token);
             let locked: Option<ChunkRow> = connection.fetch_optional(LOCK_CHUNK, values).await?;
@@ -124,15 +121,9 @@ impl Store {
             // A worker that keeps its lease runs the items one by one, and `begin_item` has counted each attempt.
             let counted_before = matches!(end, ChunkEnd::Keep);
             let mut counts = Counts::default();
-            // Two transactions that save the same images must lock them in the same order.
-            let mut outcomes: Vec<_> = outcomes.iter().collect();
-            outcomes.sort_by_key(|outcome| outcome.new_image());
-            let cached = stored_scans(connection, &outcomes).await?;
-            let mut items = Vec::with_capacity(outcomes.len());
-            for outcome in outcomes {
-                let values = item_values(connection, batch_id, outcome, &cached).await?;
-                items.extend(values);
-            }
+            let scans = OutcomeScans::save(connection, batch_id, outcomes).await?;
+            let items = outcomes.iter();
+            let items: Vec<_> = items.filter_map(|it| item_values(it, &scans)).collect();
             let attempts = i32::from(!counted_before);
             let changed = update_items(connection, batch_id, &items, attempts).await?;
             for item in items.iter().filter(|item| changed.contains(&item.position)) {
@@ -207,11 +198,11 @@ async fn update_items(
     attempts: i32,
 ) -> Result<HashSet<u64>, StoreError> {
     let mut changed = HashSet::with_capacity(items.len());
-    for items in items.chunks(ITEMS_PER_STATEMENT) {
-        let positions = || items.iter().map(|item| item.position);
-        let (first, last) = (positions().min(), positions().max());
-        let rows: Vec<_> = items.iter().map(ItemValues::values).collect();
-        let values = params!(batch, attempts, first, last, rows = Rows(&rows));
+    let positions = || items.iter().map(|item| item.position);
+    let (first, last) = (positions().min(), positions().max());
+    let rows: Vec<_> = items.iter().map(ItemValues::values).collect();
+    for rows in pieces(&rows) {
+        let values = params!(batch, attempts, first, last, rows = Rows(rows));
         changed.extend(connection.fetch_all::<u64>(FINISH_ITEMS, values).await?);
     }
     Ok(changed)

@@ -1,6 +1,6 @@
 //! The outcomes of items as values of their columns. New scans are saved on the way.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::types::JsonValue;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use super::records::{ItemOutcome, ScanOutcome};
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::scans::{SavedScan, check_scan, save_scan};
+use crate::scans::{SavedScan, ScanToSave, check_scan, save_scans};
 use crate::values::{Many, Value};
 
 crate::prepared::statements! {
@@ -58,41 +58,85 @@ impl<'a> ItemValues<'a> {
     }
 }
 
-/// Saves the scan of an outcome and returns the values of its item. Returns `None` if the item waits, because its scan was
-/// deleted in the meantime.
-pub(super) async fn item_values<'a>(
-    connection: &mut Connection<'_>,
-    batch: Uuid,
+/// The scans that the outcomes refer to.
+pub(super) struct OutcomeScans {
+    /// The cached scans that are still stored.
+    cached: HashSet<Uuid>,
+    /// What became of the new scans, by their ids.
+    saved: HashMap<Uuid, SavedScan>,
+}
+
+impl OutcomeScans {
+    /// Saves the new scans of a batch, and looks for the cached ones.
+    pub(super) async fn save(
+        connection: &mut Connection<'_>,
+        batch: Uuid,
+        outcomes: &[ItemOutcome],
+    ) -> Result<Self, StoreError> {
+        let cached = stored_scans(connection, outcomes).await?;
+        let new = outcomes.iter().filter_map(|outcome| match outcome {
+            ItemOutcome::Ok {
+                scan: Some(ScanOutcome::New(scan)),
+                ..
+            } => Some(ScanToSave {
+                scan,
+                batch: Some(batch),
+            }),
+            _ => None,
+        });
+        let new: Vec<ScanToSave<'_>> = new.collect();
+        for new in &new {
+            check_scan(new.scan)?;
+        }
+        let saved = save_scans(connection, &new).await?;
+        let ids = new.iter().map(|new| new.scan.id);
+        Ok(Self {
+            cached,
+            saved: ids.zip(saved).collect(),
+        })
+    }
+
+    /// Returns the scan of an item, and whether it was stored before. Returns `None` if it was deleted in the meantime.
+    fn find(&self, scan: &ScanOutcome) -> Option<(Uuid, bool)> {
+        match scan {
+            ScanOutcome::New(new) => {
+                let saved = self.saved.get(&new.id)?;
+                Some((saved.scan_id(new.id), matches!(saved, SavedScan::Kept(_))))
+            }
+            ScanOutcome::Cached(id) => self.cached.contains(id).then_some((*id, true)),
+        }
+    }
+}
+
+/// Returns the values of the item of an outcome. Returns `None` if the item waits, because its scan was deleted in the meantime.
+pub(super) fn item_values<'a>(
     outcome: &'a ItemOutcome,
-    stored: &HashSet<Uuid>,
-) -> Result<Option<ItemValues<'a>>, StoreError> {
-    Ok(match outcome {
+    scans: &OutcomeScans,
+) -> Option<ItemValues<'a>> {
+    Some(match outcome {
         ItemOutcome::Ok {
             position,
             scan,
             result,
             is_copy,
         } => {
-            let (scan_id, cached) = match scan {
+            let scan = scan.as_ref().map(|scan| scans.find(scan));
+            let (scan_id, is_cached) = match scan {
                 None => (None, false),
-                Some(ScanOutcome::New(scan)) => {
-                    check_scan(scan)?;
-                    let saved = save_scan(connection, scan, Some(batch)).await?;
-                    let is_kept = matches!(saved, SavedScan::Kept(_));
-                    (Some(saved.scan_id(scan.id)), is_kept)
+                Some(found) => {
+                    let (id, is_cached) = found?;
+                    (Some(id), is_cached)
                 }
-                Some(ScanOutcome::Cached(id)) if stored.contains(id) => (Some(*id), true),
-                Some(ScanOutcome::Cached(_)) => return Ok(None),
             };
-            Some(ItemValues {
+            ItemValues {
                 position: *position,
                 state: "ok",
-                cached: cached || *is_copy,
+                cached: is_cached || *is_copy,
                 scan_id,
                 result,
                 code: &None::<String>,
                 detail: &None::<String>,
-            })
+            }
         }
         ItemOutcome::Failed {
             position,
@@ -101,20 +145,20 @@ pub(super) async fn item_values<'a>(
             detail,
         } => {
             let state = if *is_dead { "dead" } else { "error" };
-            Some(ItemValues::failed(*position, state, (code, detail)))
+            ItemValues::failed(*position, state, (code, detail))
         }
         ItemOutcome::Retry {
             position,
             code,
             detail,
-        } => Some(ItemValues::failed(*position, "queued", (code, detail))),
+        } => ItemValues::failed(*position, "queued", (code, detail)),
     })
 }
 
 /// Returns the cached scans of some outcomes that are still stored.
-pub(super) async fn stored_scans(
+async fn stored_scans(
     connection: &mut Connection<'_>,
-    outcomes: &[&ItemOutcome],
+    outcomes: &[ItemOutcome],
 ) -> Result<HashSet<Uuid>, StoreError> {
     const IDS_PER_QUERY: usize = 500;
     let cached = outcomes.iter().filter_map(|outcome| match outcome {

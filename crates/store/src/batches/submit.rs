@@ -11,7 +11,7 @@ use super::records::{
 };
 use super::rows::{INTO_ITEMS, new_item_values};
 use crate::call::change;
-use crate::connection::{Connection, insert_rows};
+use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::prepared::Statement;
@@ -135,7 +135,7 @@ impl Store {
     ///
     /// An item whose id the batch already has is not added.
     pub async fn add_items(&self, new: NewItems<'_>) -> Result<Option<AddedItems>, StoreError> {
-        change!(self, "add_items", |connection| {
+        change!(self, "add_items", bulk, |connection| {
             let NewItems {
                 batch,
                 items,
@@ -243,13 +243,12 @@ async fn known_ids(
     batch: Uuid,
     items: &[NewItem],
 ) -> Result<HashSet<String>, StoreError> {
-    const IDS_PER_QUERY: usize = 500;
     let mut known = HashSet::new();
-    let ids: Vec<_> = items.iter().filter_map(|item| item.id.as_ref()).collect();
-    for ids in ids.chunks(IDS_PER_QUERY) {
-        let sent: Vec<[&dyn Value; 1]> = ids.iter().map(|&id| [id as &dyn Value]).collect();
+    let ids = items.iter().filter_map(|item| item.id.as_ref());
+    let ids: Vec<[&dyn Value; 1]> = ids.map(|id| [id as &dyn Value]).collect();
+    for ids in pieces(&ids) {
         let found: Vec<Option<String>> = connection
-            .fetch_all(KNOWN_IDS, params!(batch, sent = Rows(&sent)))
+            .fetch_all(KNOWN_IDS, params!(batch, sent = Rows(ids)))
             .await?;
         known.extend(found.into_iter().flatten());
     }

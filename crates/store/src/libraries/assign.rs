@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::clusterings;
 use super::records::{Assignment, LeasedClustering};
 use crate::call::change;
-use crate::connection::{Connection, insert_rows};
+use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::prepared::Statement;
@@ -140,14 +140,13 @@ async fn existing_people(
 
 /// Assigns faces, except those that a user has pinned.
 async fn put(connection: &mut Connection<'_>, members: &[(i64, Uuid)]) -> Result<(), StoreError> {
-    if members.is_empty() {
-        return Ok(());
-    }
     let rows: Vec<[&dyn Value; 3]> = members
         .iter()
         .map(|(row, person)| -> [&dyn Value; 3] { [row, person, &false] })
         .collect();
-    connection.execute(PUT, params!(rows = Rows(&rows))).await?;
+    for rows in pieces(&rows) {
+        connection.execute(PUT, params!(rows = Rows(rows))).await?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Finding stored scans.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
@@ -35,9 +35,9 @@ crate::prepared::statements! {
 
     const FACES_BY_SCANS = concat!(sql!(faces), "WHERE f.scan_id IN (:ids) ORDER BY f.position");
 
-    const SCAN_BY_KEY = concat!(
+    const SCANS_BY_KEYS = concat!(
         sql!(scans),
-        "WHERE s.image_id = :image_id AND s.scan_key = :scan_key"
+        "WHERE s.image_id IN (:images) AND s.scan_key IN (:scan_keys)"
     );
 
     const FIND_SCAN = concat!(
@@ -45,6 +45,10 @@ crate::prepared::statements! {
         "WHERE s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
          AND s.scan_key = :scan_key AND s.answers_cache"
     );
+
+    const HAS_SCAN = "SELECT 1 FROM scans s WHERE \
+         s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
+         AND s.scan_key = :scan_key AND s.answers_cache";
 
     const FACES_OF_SCAN = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 }
@@ -57,8 +61,15 @@ impl Store {
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError> {
-        snapshot!(self, "find_scan", |connection| {
-            let values = params!(tenant, sha256 = *sha256, scan_key = *scan_key);
+        let values = params!(tenant, sha256 = *sha256, scan_key = *scan_key);
+        // Most images are new, and this takes one statement.
+        let is_stored = query!(self, "find_scan", |connection| {
+            Ok(connection.exists(HAS_SCAN, values).await?)
+        })?;
+        if !is_stored {
+            return Ok(None);
+        }
+        snapshot!(self, "read_scan", |connection| {
             let Some(mut scan) = connection
                 .fetch_optional::<StoredScan>(FIND_SCAN, values)
                 .await?
@@ -140,14 +151,28 @@ pub(super) fn add_faces(scans: &mut [StoredScan], faces: Vec<StoredFace>) {
     }
 }
 
-/// Returns the scan of an image with this key, without its faces, even if it cannot be returned from the cache.
-pub(super) async fn scan_by_key(
+/// Returns the scans of images that have the key of their image, without their faces, even if they cannot be returned from the
+/// cache.
+pub(super) async fn scans_by_keys(
     connection: &mut Connection<'_>,
-    image_id: Uuid,
-    scan_key: &[u8; 32],
-) -> Result<Option<StoredScan>, StoreError> {
-    let values = params!(image_id, scan_key = *scan_key);
-    Ok(connection.fetch_optional(SCAN_BY_KEY, values).await?)
+    keys: &HashMap<Uuid, [u8; 32]>,
+) -> Result<Vec<StoredScan>, StoreError> {
+    let (images, scan_keys): (Vec<Uuid>, Vec<[u8; 32]>) = keys.iter().unzip();
+    let scan_keys: HashSet<_> = scan_keys.into_iter().collect();
+    let scan_keys: Vec<_> = scan_keys.into_iter().collect();
+    let values = params!(images = Many(&images), scan_keys = Many(&scan_keys));
+    let mut scans: Vec<StoredScan> = connection.fetch_all(SCANS_BY_KEYS, values).await?;
+    scans.retain(|scan| keys.get(&scan.image_id) == Some(&scan.record.scan_key));
+    Ok(scans)
+}
+
+/// Returns the faces of scans.
+pub(super) async fn faces_of_scans(
+    connection: &mut Connection<'_>,
+    scans: &[Uuid],
+) -> Result<Vec<StoredFace>, StoreError> {
+    let values = params!(ids = Many(scans));
+    Ok(connection.fetch_all(FACES_BY_SCANS, values).await?)
 }
 
 /// Returns the faces of a scan.

@@ -1,14 +1,12 @@
-//! How images, scans and faces are read from rows, and faces and vectors written to them.
-
-use facescan_imaging::geometry::{BBox, Landmarks};
-use facescan_imaging::precision::NumericPrecision;
-use uuid::Uuid;
+//! How images, scans and faces are read from rows.
 
 use super::records::{
-    Embedder, Embedding, ImageEmbedding, ModelFile, NewFace, ScanRecord, StoredFace, StoredScan,
+    Embedder, Embedding, ImageEmbedding, ModelFile, ScanRecord, StoredFace, StoredScan,
 };
 use crate::record::{Columns, Record};
-use crate::values::{Digest, Floats, Value};
+use crate::values::{Digest, Floats};
+use facescan_imaging::geometry::{BBox, Landmarks};
+use facescan_imaging::precision::NumericPrecision;
 
 /// The column lists of the queries, so that each list exists once.
 macro_rules! sql {
@@ -113,83 +111,5 @@ impl Record for StoredFace {
             results: row.get("results")?,
             embedding,
         })
-    }
-}
-
-/// The columns of [`new_face_values`].
-pub(super) const INTO_FACES: &str = "faces \
-     (id, scan_id, image_id, position, x1, y1, x2, y2, score, landmarks, results)";
-
-/// Returns the values of a face to be inserted.
-pub(super) fn new_face_values<'a>(
-    (scan_id, image_id): (&'a Uuid, &'a Uuid),
-    position: &'a i32,
-    face: &'a NewFace,
-) -> [&'a dyn Value; 11] {
-    [
-        &face.id,
-        scan_id,
-        image_id,
-        position,
-        &face.bbox.x1,
-        &face.bbox.y1,
-        &face.bbox.x2,
-        &face.bbox.y2,
-        &face.score,
-        &face.landmarks,
-        &face.results,
-    ]
-}
-
-/// A vector of a face or of a whole image to be inserted.
-pub(super) struct NewVectorRow<'a> {
-    /// The face or the scan.
-    id: &'a Uuid,
-    vector_space: &'a String,
-    precision: Option<String>,
-    dim: Option<i32>,
-    norm: f32,
-    vector: &'a Vec<f32>,
-}
-
-impl<'a> NewVectorRow<'a> {
-    pub(super) const INTO_FACES: &'static str =
-        "embeddings (face_id, vector_space, precision, dim, norm, vector)";
-    pub(super) const INTO_IMAGES: &'static str =
-        "image_embeddings (scan_id, vector_space, precision, dim, norm, vector)";
-
-    pub(super) fn from_face(face: &'a NewFace) -> Option<Self> {
-        let embedding = face.embedding.as_ref()?;
-        Some(Self {
-            id: &face.id,
-            vector_space: &embedding.vector_space,
-            precision: Some(embedding.precision.name().to_owned()),
-            dim: i32::try_from(embedding.vector.len()).ok(),
-            norm: embedding.norm,
-            vector: &embedding.vector,
-        })
-    }
-
-    pub(super) fn from_image(scan: &'a Uuid, embedding: &'a ImageEmbedding) -> Self {
-        Self {
-            id: scan,
-            vector_space: &embedding.vector_space,
-            precision: embedding.precision.map(|it| it.name().to_owned()),
-            dim: i32::try_from(embedding.vector.len()).ok(),
-            norm: embedding.norm,
-            vector: &embedding.vector,
-        }
-    }
-
-    /// Returns the values for [`Self::INTO_FACES`] and [`Self::INTO_IMAGES`].
-    pub(super) fn values(&self) -> [&dyn Value; 6] {
-        [
-            self.id,
-            self.vector_space,
-            &self.precision,
-            &self.dim,
-            &self.norm,
-            self.vector,
-        ]
     }
 }

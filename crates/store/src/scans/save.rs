@@ -1,168 +1,200 @@
-//! Saving scans.
+//! Saving scans, several in one transaction with few statements.
 
-use std::fmt::Display;
+use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use super::check::check_scan;
-use super::find::{faces_of_scan, scan_by_key};
-use super::records::{NewScan, SavedScan};
-use super::rows::{INTO_FACES, NewVectorRow, new_face_values};
-use super::sources::add_source;
+use super::find::{add_faces, faces_of_scans, scans_by_keys};
+use super::new_rows::{NewFaceRow, NewImageRow, NewScanRow, NewVectorRow};
+use super::records::{NewScan, SavedScan, StoredScan};
+use super::sources::add_sources;
 use crate::call::change;
 use crate::collections::detach_scans;
-use crate::connection::{Connection, insert_rows};
+use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
+use crate::record::record;
 use crate::store::Store;
-use crate::times::to_the_microsecond;
+use crate::values::{Many, Rows};
 
 crate::prepared::statements! {
-    /// Inserts the image or finds it. The update locks the row until the transaction ends, so that writers of the same
-    /// image wait for each other.
-    const UPSERT_IMAGE = "INSERT INTO images (id, tenant, sha256, byte_size, width, height, \
-         format, orientation, perceptual_hash, created_at) \
-         VALUES (:id, :tenant, :sha256, :byte_size, :width, :height, :format, :orientation, :perceptual_hash, :created_at) \
-         ON CONFLICT (tenant, sha256) DO UPDATE \
-         SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
-         RETURNING id";
+    const DELETE = "DELETE FROM scans WHERE id IN (:scans)";
 
-    const INSERT = "INSERT INTO scans (id, image_id, scan_key, operation, detector_id, detector_sha256, embedder_id, \
-         embedder_vector_space, picture_quality, devices, answers_cache, created_at, batch_id) \
-         VALUES (:id, :image_id, :scan_key, :operation, :detector_id, :detector_sha256, :embedder_id, \
-         :embedder_vector_space, :picture_quality, :devices, :answers_cache, :created_at, :batch)";
+    const KEEP = "UPDATE scans SET batch_id = NULL WHERE id IN (:scans) AND batch_id IS NOT NULL";
+}
 
-    const DELETE = "DELETE FROM scans WHERE id = :id";
+/// Inserts images or finds them. The update locks their rows until the transaction ends, so that writers of the same image wait
+/// for each other.
+const UPSERT_IMAGES: Statement = Statement::untested(
+    "INSERT INTO images (id, tenant, sha256, byte_size, width, height, format, orientation, perceptual_hash, created_at) \
+     VALUES :rows ON CONFLICT (tenant, sha256) DO UPDATE \
+     SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
+     RETURNING id, tenant, sha256",
+);
 
-    const KEEP = "UPDATE scans SET batch_id = NULL WHERE id = :scan AND batch_id IS NOT NULL";
+const SCANS_PER_ROUND: usize = 64;
+
+/// A scan to be saved.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanToSave<'a> {
+    pub(crate) scan: &'a NewScan,
+    /// The batch that makes it. `None` if a request does.
+    pub(crate) batch: Option<Uuid>,
+}
+
+record! {
+    struct ImageRow {
+        id: Uuid,
+        tenant: String,
+        sha256: [u8; 32],
+    }
 }
 
 impl Store {
-    /// Saves the scan of one image, with its faces and embeddings.
-    ///
-    /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
-    ///
-    /// If that image already has a scan with this key, and that scan can be returned from the cache, the call returns it
-    /// and writes nothing. Otherwise the new scan replaces it.
-    ///
-    /// Calls for the same image wait for each other. When two calls save the same scan at once, one writes it and the
-    /// other returns it.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Invalid`] when a value cannot be stored. The message names the field.
-    pub async fn save_scan(&self, scan: NewScan) -> Result<SavedScan, StoreError> {
-        check_scan(&scan)?;
-        change!(self, "save_scan", |connection| {
-            save_scan(connection, &scan, None).await
-        })
-    }
-
     /// Records that a request was answered with a scan. The scan then stays when the batch that made it is deleted.
     pub async fn keep_scan(&self, scan: Uuid) -> Result<(), StoreError> {
         change!(self, "keep_scan", |connection| {
-            connection.execute(KEEP, params!(scan)).await?;
+            let scans = params!(scans = Many(&[scan]));
+            connection.execute(KEEP, scans).await?;
             Ok(())
         })
     }
 }
 
-/// Saves a scan; see [`Store::save_scan`]. `batch` is the batch that makes it, if one does. Run it in a transaction.
-pub(crate) async fn save_scan(
+/// Saves scans, in any order, and returns what [`Store::save_scan`] returns for each of them. Run it in a transaction.
+///
+/// The images are locked in one order, so that two transactions that save the same ones do not wait for each other.
+pub(crate) async fn save_scans(
     connection: &mut Connection<'_>,
-    scan: &NewScan,
-    batch: Option<Uuid>,
-) -> Result<SavedScan, StoreError> {
-    let image_id = upsert_image(connection, scan).await?;
-    if let Some(source) = &scan.source {
-        add_source(connection, image_id, source).await?;
+    scans: &[ScanToSave<'_>],
+) -> Result<Vec<SavedScan>, StoreError> {
+    let mut saved: Vec<(usize, SavedScan)> = Vec::with_capacity(scans.len());
+    let mut waiting: Vec<(usize, ScanToSave<'_>)> = scans.iter().copied().enumerate().collect();
+    waiting.sort_by_key(|(_, it)| image_key(it.scan));
+    // A round has one scan of each image, because a statement does not write a row twice.
+    while !waiting.is_empty() {
+        let mut images = HashSet::new();
+        let (round, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, it)| {
+            images.len() < SCANS_PER_ROUND && images.insert(image_key(it.scan))
+        });
+        let (places, round): (Vec<usize>, Vec<ScanToSave<'_>>) = round.into_iter().unzip();
+        saved.extend(
+            places
+                .into_iter()
+                .zip(save_round(connection, &round).await?),
+        );
+        waiting = later;
     }
-    if let Some(mut stored) = scan_by_key(connection, image_id, &scan.record.scan_key).await? {
-        if stored.record.answers_cache {
-            stored.faces = faces_of_scan(connection, stored.id).await?;
-            if batch.is_none() {
-                // A request is answered with the scan, so it stays when the batch that made it is deleted.
-                connection.execute(KEEP, params!(scan = stored.id)).await?;
+    saved.sort_by_key(|(place, _)| *place);
+    Ok(saved.into_iter().map(|(_, saved)| saved).collect())
+}
+
+fn image_key(scan: &NewScan) -> (&str, &[u8; 32]) {
+    (&scan.tenant, &scan.image.sha256)
+}
+
+/// Saves scans of different images.
+async fn save_round(
+    connection: &mut Connection<'_>,
+    scans: &[ScanToSave<'_>],
+) -> Result<Vec<SavedScan>, StoreError> {
+    let images = upsert_images(connection, scans).await?;
+    let sources = scans.iter().zip(&images);
+    let sources = sources.filter_map(|(it, image)| Some((*image, it.scan.source.as_ref()?)));
+    add_sources(connection, sources).await?;
+    let mut kept = kept_scans(connection, scans, &images).await?;
+    let mut saved = Vec::with_capacity(scans.len());
+    let mut new = Vec::with_capacity(scans.len());
+    for (ScanToSave { scan, batch }, image_id) in scans.iter().copied().zip(images) {
+        saved.push(match kept.remove(&image_id) {
+            Some(kept) => SavedScan::Kept(Box::new(kept)),
+            None => {
+                new.push(NewScanRow::new(scan, image_id, batch));
+                SavedScan::Written { image_id }
             }
-            return Ok(SavedScan::Kept(Box::new(stored)));
-        }
-        detach_scans(connection, &[stored.id]).await?;
-        connection.execute(DELETE, params!(id = stored.id)).await?;
+        });
     }
-    insert_scan(connection, (image_id, batch), scan).await?;
-    let faces: Vec<_> = (0..).zip(&scan.faces).collect();
-    let rows: Vec<_> = faces
+    insert_scans(connection, &new).await?;
+    Ok(saved)
+}
+
+/// Returns the ids of the images in the order of the scans.
+async fn upsert_images(
+    connection: &mut Connection<'_>,
+    scans: &[ScanToSave<'_>],
+) -> Result<Vec<Uuid>, StoreError> {
+    let rows: Result<Vec<_>, _> = scans.iter().map(|it| NewImageRow::new(it.scan)).collect();
+    let rows = rows?;
+    let rows: Vec<_> = rows.iter().map(NewImageRow::values).collect();
+    let mut ids = HashMap::with_capacity(scans.len());
+    for rows in pieces(&rows) {
+        let values = params!(rows = Rows(rows));
+        let found: Vec<ImageRow> = connection.fetch_all(UPSERT_IMAGES, values).await?;
+        ids.extend(found.into_iter().map(|it| ((it.tenant, it.sha256), it.id)));
+    }
+    let id_of = |it: &ScanToSave<'_>| ids.get(&(it.scan.tenant.clone(), it.scan.image.sha256));
+    let ids: Option<Vec<Uuid>> = scans.iter().map(|it| id_of(it).copied()).collect();
+    ids.ok_or(StoreError::Refused(sqlx::Error::RowNotFound))
+}
+
+/// Returns the stored scans with the keys of these scans that can be returned from the cache, by their images. Deletes those that
+/// cannot, because the new ones replace them.
+async fn kept_scans(
+    connection: &mut Connection<'_>,
+    scans: &[ScanToSave<'_>],
+    images: &[Uuid],
+) -> Result<HashMap<Uuid, StoredScan>, StoreError> {
+    let keys = images
         .iter()
-        .map(|(position, face)| new_face_values((&scan.id, &image_id), position, face))
-        .collect();
-    insert_rows(connection, INTO_FACES, &rows).await?;
-    let vectors: Vec<_> = scan
-        .faces
+        .zip(scans)
+        .map(|(image, it)| (*image, it.scan.record.scan_key));
+    let found = scans_by_keys(connection, &keys.collect::<HashMap<_, _>>()).await?;
+    let (mut kept, replaced): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|scan| scan.record.answers_cache);
+    if !replaced.is_empty() {
+        let ids: Vec<Uuid> = replaced.iter().map(|scan| scan.id).collect();
+        detach_scans(connection, &ids).await?;
+        let values = params!(scans = Many(&ids));
+        connection.execute(DELETE, values).await?;
+    }
+    if !kept.is_empty() {
+        let ids: Vec<Uuid> = kept.iter().map(|scan| scan.id).collect();
+        let faces = faces_of_scans(connection, &ids).await?;
+        add_faces(&mut kept, faces);
+    }
+    let kept: HashMap<Uuid, StoredScan> =
+        kept.into_iter().map(|scan| (scan.image_id, scan)).collect();
+    // A request is answered with such a scan, so it stays when the batch that made it is deleted.
+    let of_requests = images
         .iter()
-        .filter_map(NewVectorRow::from_face)
+        .zip(scans)
+        .filter(|(_, it)| it.batch.is_none());
+    let ids: Vec<Uuid> = of_requests
+        .filter_map(|(image, _)| Some(kept.get(image)?.id))
         .collect();
+    if !ids.is_empty() {
+        let values = params!(scans = Many(&ids));
+        connection.execute(KEEP, values).await?;
+    }
+    Ok(kept)
+}
+
+async fn insert_scans(
+    connection: &mut Connection<'_>,
+    scans: &[NewScanRow<'_>],
+) -> Result<(), StoreError> {
+    let rows: Vec<_> = scans.iter().map(NewScanRow::values).collect();
+    insert_rows(connection, NewScanRow::INTO, &rows).await?;
+    let vectors: Vec<_> = scans.iter().filter_map(NewVectorRow::from_scan).collect();
+    let rows: Vec<_> = vectors.iter().map(NewVectorRow::values).collect();
+    insert_rows(connection, NewVectorRow::INTO_SCANS, &rows).await?;
+    let faces: Vec<_> = scans.iter().flat_map(NewFaceRow::all).collect();
+    let rows: Vec<_> = faces.iter().map(NewFaceRow::values).collect();
+    insert_rows(connection, NewFaceRow::INTO, &rows).await?;
+    let vectors: Vec<_> = faces.iter().filter_map(NewVectorRow::from_face).collect();
     let rows: Vec<_> = vectors.iter().map(NewVectorRow::values).collect();
     insert_rows(connection, NewVectorRow::INTO_FACES, &rows).await?;
-    Ok(SavedScan::Written { image_id })
-}
-
-/// Inserts a scan of an image and the vector of the whole image. `batch` is the batch that makes it, if one does.
-async fn insert_scan(
-    connection: &mut Connection<'_>,
-    (image_id, batch): (Uuid, Option<Uuid>),
-    scan: &NewScan,
-) -> Result<(), StoreError> {
-    let record = &scan.record;
-    let detector = record.detector.as_ref();
-    let embedder = record.embedder.as_ref();
-    let values = params!(
-        id = scan.id,
-        image_id,
-        scan_key = record.scan_key,
-        operation = record.operation,
-        detector_id = detector.map(|detector| detector.id.clone()),
-        detector_sha256 = detector.map(|detector| detector.sha256),
-        embedder_id = embedder.map(|embedder| embedder.id.clone()),
-        embedder_vector_space = embedder.map(|embedder| embedder.vector_space.clone()),
-        picture_quality = record.picture_quality,
-        devices = record.devices,
-        answers_cache = record.answers_cache,
-        created_at = to_the_microsecond(record.created_at),
-        batch
-    );
-    connection.execute(INSERT, values).await?;
-    if let Some(embedding) = &record.image_embedding {
-        let vector = NewVectorRow::from_image(&scan.id, embedding);
-        insert_rows(connection, NewVectorRow::INTO_IMAGES, &[vector.values()]).await?;
-    }
     Ok(())
-}
-
-async fn upsert_image(connection: &mut Connection<'_>, scan: &NewScan) -> Result<Uuid, StoreError> {
-    let image = &scan.image;
-    let values = params!(
-        id = image.id,
-        tenant = scan.tenant,
-        sha256 = image.sha256,
-        byte_size = stored_size::<_, i64>("byte_size", image.byte_size)?,
-        width = stored_size::<_, i32>("width", image.width)?,
-        height = stored_size::<_, i32>("height", image.height)?,
-        format = image.format,
-        orientation = i16::from(image.orientation),
-        perceptual_hash = image.perceptual_hash.map(u64::cast_signed),
-        created_at = to_the_microsecond(scan.record.created_at)
-    );
-    Ok(connection.fetch_one(UPSERT_IMAGE, values).await?)
-}
-
-/// Returns a size of an image in the type of the databases.
-fn stored_size<S, D>(field: &str, size: S) -> Result<D, StoreError>
-where
-    S: Copy + Display + TryInto<D>,
-{
-    size.try_into().map_err(|_| {
-        StoreError::Invalid(format!(
-            "the {field} of the image, {size}, is too large to store; send a smaller image"
-        ))
-    })
 }

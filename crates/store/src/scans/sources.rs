@@ -1,27 +1,30 @@
 //! Where images were seen.
 
 use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::check::check_source;
 use super::records::Source;
 use crate::call::change;
-use crate::connection::Connection;
+use crate::connection::{Connection, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
+use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
-use crate::values::Digest;
+use crate::values::{Digest, Rows, Value};
 
 crate::prepared::statements! {
-    const UPSERT_SOURCE = "INSERT INTO image_sources \
-         (image_id, source_key, source_id, source_url, seen_at) VALUES (:image_id, :source_key, :source_id, :source_url, :seen_at) \
-         ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at";
-
     /// Locks the image, so that no other call deletes it meanwhile.
     const LOCK_IMAGE =
         "UPDATE images SET tenant = tenant WHERE tenant = :tenant AND id = :image_id RETURNING id";
 }
+
+const UPSERT_SOURCES: Statement = Statement::untested(
+    "INSERT INTO image_sources (image_id, source_key, source_id, source_url, seen_at) VALUES :rows \
+     ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at",
+);
 
 impl Store {
     /// Records that a stored image was seen at a source.
@@ -43,38 +46,63 @@ impl Store {
                 .exists(LOCK_IMAGE, params!(tenant, image_id))
                 .await?;
             if is_stored {
-                add_source(connection, image_id, source).await?;
+                add_sources(connection, [(image_id, source)].into_iter()).await?;
             }
             Ok(is_stored)
         })
     }
 }
 
-/// Adds a source to an image, or sets the time of a source that the image has.
-pub(super) async fn add_source(
-    connection: &mut Connection<'_>,
+/// A source of an image to be inserted.
+struct NewSourceRow {
     image_id: Uuid,
-    source: &Source,
-) -> Result<(), StoreError> {
-    let present = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let (id, url) = (present(&source.id), present(&source.url));
-    if id.is_none() && url.is_none() {
-        return Ok(());
+    key: Digest,
+    id: Option<String>,
+    url: Option<String>,
+    seen_at: OffsetDateTime,
+}
+
+impl NewSourceRow {
+    /// Returns `None` for a source without a name and an address.
+    fn new(image_id: Uuid, source: &Source) -> Option<Self> {
+        let present = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (id, url) = (present(&source.id), present(&source.url));
+        if id.is_none() && url.is_none() {
+            return None;
+        }
+        Some(Self {
+            image_id,
+            key: source_key(id.as_deref(), url.as_deref()),
+            id,
+            url,
+            seen_at: to_the_microsecond(source.seen_at),
+        })
     }
-    let key = source_key(id.as_deref(), url.as_deref());
-    let seen_at = to_the_microsecond(source.seen_at);
-    connection
-        .execute(
-            UPSERT_SOURCE,
-            params!(
-                image_id,
-                source_key = key,
-                source_id = id,
-                source_url = url,
-                seen_at
-            ),
-        )
-        .await?;
+
+    fn values(&self) -> [&dyn Value; 5] {
+        [
+            &self.image_id,
+            &self.key,
+            &self.id,
+            &self.url,
+            &self.seen_at,
+        ]
+    }
+}
+
+/// Adds sources to different images, or sets the times of sources that the images have.
+pub(super) async fn add_sources(
+    connection: &mut Connection<'_>,
+    sources: impl Iterator<Item = (Uuid, &Source)>,
+) -> Result<(), StoreError> {
+    let rows: Vec<_> = sources
+        .filter_map(|(image_id, source)| NewSourceRow::new(image_id, source))
+        .collect();
+    let rows: Vec<_> = rows.iter().map(NewSourceRow::values).collect();
+    for rows in pieces(&rows) {
+        let values = params!(rows = Rows(rows));
+        connection.execute(UPSERT_SOURCES, values).await?;
+    }
     Ok(())
 }
 

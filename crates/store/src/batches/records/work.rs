@@ -121,19 +121,6 @@ pub enum ItemOutcome {
     },
 }
 
-impl ItemOutcome {
-    /// Returns the SHA-256 of the image that a new scan is of.
-    pub(in crate::batches) fn new_image(&self) -> Option<[u8; 32]> {
-        match self {
-            Self::Ok {
-                scan: Some(ScanOutcome::New(scan)),
-                ..
-            } => Some(scan.image.sha256),
-            Self::Ok { .. } | Self::Failed { .. } | Self::Retry { .. } => None,
-        }
-    }
-}
-
 /// The scan of an item.
 #[derive(Clone, Debug)]
 pub enum ScanOutcome {

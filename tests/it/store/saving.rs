@@ -1,0 +1,206 @@
+//! Scans of concurrent calls, which are saved in one transaction.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use facescan_clock::SystemClock;
+use facescan_store::{
+    NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
+};
+use futures::future::join_all;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use uuid::Uuid;
+
+use super::fixtures::{face_at, find, new_scan, read_image, with_key};
+use crate::support::database::{Database, on_postgres, on_sqlite, settings};
+
+// On one thread, the writer begins when every call waits.
+#[tokio::test]
+async fn concurrent_calls_on_sqlite() {
+    on_sqlite(scenario).await;
+}
+
+#[tokio::test]
+async fn concurrent_calls_on_postgres() {
+    on_postgres(scenario).await;
+}
+
+/// SQLite runs the statements on a thread of its own, where the test does not see them. They are the same.
+#[tokio::test]
+async fn a_transaction_has_few_statements() {
+    on_postgres(|database| async move {
+        // A connection has statements of its own when it is opened.
+        let settings = StoreSettings {
+            max_connections: 1,
+            ..settings(&database.url())
+        };
+        let store = Store::open(&settings, Observer::default()).await.unwrap();
+        store.migrate().await.unwrap();
+        let scans: Vec<_> = (0..16).map(|number| with_faces("few", number)).collect();
+        let statements = Statements::default();
+        let subscriber = tracing_subscriber::registry().with(statements.clone());
+        let _counted = tracing::subscriber::set_default(subscriber);
+        for scan in &scans {
+            assert_eq!(find(&store, scan).await, None);
+        }
+        assert_eq!(
+            statements.take(),
+            scans.len(),
+            "each look-up is a statement"
+        );
+        for saved in save_all(&store, &scans).await {
+            saved.unwrap();
+        }
+        // The begin, the version of the tables, images, sources, stored scans, and the new scans, faces and vectors.
+        assert_eq!(statements.take(), 8);
+    })
+    .await;
+}
+
+/// Counts the statements that the driver runs.
+#[derive(Clone, Default)]
+struct Statements(Arc<AtomicUsize>);
+
+impl Statements {
+    fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Statements {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let is_statement = event.metadata().target() == "sqlx::query";
+        self.0
+            .fetch_add(usize::from(is_statement), Ordering::Relaxed);
+    }
+}
+
+async fn scenario(database: Database) {
+    let calls = Arc::new(Calls::default());
+    let observer = Observer::new(Arc::new(SystemClock::start()), calls.clone());
+    let store = Store::open(&settings(&database.url()), observer).await;
+    let store = store.unwrap();
+    store.migrate().await.unwrap();
+    save_in_one_transaction(&store, &calls).await;
+    save_scans_of_one_image(&store, &calls).await;
+    save_the_others_when_one_cannot_be_stored(&store, &calls).await;
+    leave_out_a_call_that_was_dropped(&store).await;
+    store.close().await;
+}
+
+async fn save_in_one_transaction(store: &Store, calls: &Calls) {
+    // More faces than the values of one statement allow.
+    let scans: Vec<_> = (0..50).map(|number| with_faces("many", number)).collect();
+    for (saved, scan) in save_all(store, &scans).await.into_iter().zip(&scans) {
+        let image_id = scan.image.id;
+        assert_eq!(saved.unwrap(), SavedScan::Written { image_id });
+    }
+    assert_eq!(calls.transactions(), [("save_scans", "ok")]);
+    for scan in &scans {
+        let stored = find(store, scan).await.unwrap();
+        assert_eq!((stored.id, &stored.record), (scan.id, &scan.record));
+        let ids = stored.faces.iter().map(|face| face.id);
+        assert!(ids.eq(scan.faces.iter().map(|face| face.id)));
+        let image = read_image(store, "many", scan.image.id).await.unwrap();
+        assert_eq!(image.sources, [scan.source.clone().unwrap()]);
+    }
+    calls.transactions();
+}
+
+async fn save_scans_of_one_image(store: &Store, calls: &Calls) {
+    let first = with_faces("same", 1);
+    let same_key = NewScan {
+        id: Uuid::now_v7(),
+        ..with_faces("same", 1)
+    };
+    let mut other_key = with_key(&with_faces("same", 1), 9);
+    other_key.image.id = Uuid::now_v7();
+    let other_tenant = with_faces("other", 1);
+    let scans = [first, same_key, other_key, other_tenant];
+    let saved = save_all(store, &scans).await;
+    assert_eq!(calls.transactions(), [("save_scans", "ok")]);
+    let [first, same_key, other_key, other_tenant] = &scans;
+    let image_id = first.image.id;
+    let stored = find(store, first).await.unwrap();
+    assert_eq!((stored.id, stored.faces.len()), (first.id, 2));
+    let expected = [
+        SavedScan::Written { image_id },
+        SavedScan::Kept(Box::new(stored)),
+        SavedScan::Written { image_id },
+        SavedScan::Written {
+            image_id: other_tenant.image.id,
+        },
+    ];
+    let saved: Vec<_> = saved.into_iter().map(Result::unwrap).collect();
+    assert_eq!(saved, expected);
+    assert_ne!(first.image.id, same_key.image.id);
+    assert_eq!(find(store, other_key).await.unwrap().id, other_key.id);
+    calls.transactions();
+}
+
+async fn save_the_others_when_one_cannot_be_stored(store: &Store, calls: &Calls) {
+    let mut scans: Vec<_> = (0..4).map(|number| with_faces("one", number)).collect();
+    let twice = scans[2].faces[0].clone();
+    scans[2].faces.push(twice);
+    let saved = save_all(store, &scans).await;
+    let transactions = calls.transactions();
+    assert_eq!(transactions[0], ("save_scans", "error"));
+    let alone = |outcome| {
+        let is_alone = |call: &&(_, _)| **call == ("save_one_scan", outcome);
+        transactions.iter().filter(is_alone).count()
+    };
+    assert_eq!((alone("ok"), alone("error")), (3, 1));
+    for (place, (saved, scan)) in saved.into_iter().zip(&scans).enumerate() {
+        let is_stored = find(store, scan).await.is_some();
+        match saved {
+            Ok(_) => assert!(is_stored && place != 2),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Refused(_)), "{error}");
+                assert!(!is_stored && place == 2);
+            }
+        }
+    }
+}
+
+async fn leave_out_a_call_that_was_dropped(store: &Store) {
+    let [stays, goes] = [1, 2].map(|number| with_faces("dropped", number));
+    let mut staying = Box::pin(store.save_scan(stays.clone()));
+    let mut going = Box::pin(store.save_scan(goes.clone()));
+    assert!(futures::poll!(&mut staying).is_pending());
+    assert!(futures::poll!(&mut going).is_pending());
+    drop(going);
+    staying.await.unwrap();
+    assert_eq!(find(store, &stays).await.unwrap().id, stays.id);
+    assert_eq!(find(store, &goes).await, None);
+}
+
+async fn save_all(store: &Store, scans: &[NewScan]) -> Vec<Result<SavedScan, StoreError>> {
+    join_all(scans.iter().map(|scan| store.save_scan(scan.clone()))).await
+}
+
+fn with_faces(tenant: &str, number: u8) -> NewScan {
+    let mut scan = new_scan(tenant, number);
+    scan.faces = vec![face_at(10.0), face_at(200.0)];
+    scan
+}
+
+/// The calls of a store and their outcomes.
+#[derive(Default)]
+struct Calls(Mutex<Vec<(&'static str, &'static str)>>);
+
+impl Calls {
+    /// Returns the transactions that saved scans since the last time.
+    fn transactions(&self) -> Vec<(&'static str, &'static str)> {
+        let mut calls = std::mem::take(&mut *self.0.lock().unwrap());
+        calls.retain(|(call, _)| ["save_scans", "save_one_scan"].contains(call));
+        calls
+    }
+}
+
+impl StoreMetrics for Calls {
+    fn called(&self, call: &'static str, outcome: &'static str, _: Duration) {
+        self.0.lock().unwrap().push((call, outcome));
+    }
+}
