@@ -36,10 +36,10 @@ unique = itertools.count(time.time_ns())
 class Server:
     """A program that serves from a folder of its own."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, binary: Path, database: str = "") -> None:
         self.port = free_port()
         self.folder = tempfile.TemporaryDirectory(prefix="facescan-pair.")
-        self.process: subprocess.Popen = start(str(binary), self.port, self.folder.name, {"DATABASE_URL": ""})
+        self.process: subprocess.Popen = start(str(binary), self.port, self.folder.name, {"DATABASE_URL": database})
         self.connection = self.open()
 
     def __enter__(self) -> Self:
