@@ -152,6 +152,17 @@ impl Connection<'_> {
         matches!(self, Self::Postgres(_))
     }
 
+    /// Fails a statement of this transaction that waits for more than a second for a row that another one has locked.
+    pub(crate) fn limit_lock_waits(&mut self) -> BoxFuture<'_, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            if let Self::Postgres(connection) = self {
+                let limit = sqlx::query("SET LOCAL lock_timeout = '1s'");
+                limit.execute(&mut **connection).await?;
+            }
+            Ok(())
+        })
+    }
+
     /// Returns the migrations that make the tables.
     pub(crate) fn migrator(&self) -> &'static Migrator {
         match self {

@@ -74,7 +74,7 @@ fn items(count: usize) -> Vec<NewItem> {
 }
 
 /// Creates a batch with items that is closed.
-async fn submit(batches: &Store, batch: NewBatch, count: usize) -> Batch {
+pub(super) async fn submit(batches: &Store, batch: NewBatch, count: usize) -> Batch {
     let id = batch.id;
     batches.create_batch(&batch).await.unwrap();
     let added = add(batches, id, &items(count), None).await.unwrap();
@@ -116,7 +116,7 @@ fn claim_at(now: OffsetDateTime) -> ClaimRequest {
     }
 }
 
-async fn claim(batches: &Store, now: OffsetDateTime) -> Option<LeasedChunk> {
+pub(super) async fn claim(batches: &Store, now: OffsetDateTime) -> Option<LeasedChunk> {
     batches.claim_chunk(&claim_at(now)).await.unwrap()
 }
 
@@ -130,7 +130,7 @@ fn ok(position: u64) -> ItemOutcome {
 }
 
 /// An item whose result is a new scan.
-fn scanned(position: u64, scan: NewScan) -> ItemOutcome {
+pub(super) fn scanned(position: u64, scan: NewScan) -> ItemOutcome {
     ItemOutcome::Ok {
         position,
         scan: Some(ScanOutcome::New(Box::new(scan))),
@@ -148,7 +148,7 @@ fn failed(position: u64, is_dead: bool) -> ItemOutcome {
     }
 }
 
-fn end() -> ChunkEnd {
+pub(super) fn end() -> ChunkEnd {
     ChunkEnd::Return {
         now: noon(),
         retry_at: noon(),

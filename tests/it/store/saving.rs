@@ -13,8 +13,9 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use uuid::Uuid;
 
-use super::fixtures::{face_at, find, new_scan, read_image, with_key};
-use crate::support::database::{Database, on_postgres, on_sqlite, settings};
+use super::batches;
+use super::fixtures::{face_at, find, new_scan, noon, read_image, with_key};
+use crate::support::database::{Database, execute, on_postgres, on_sqlite, settings};
 
 // On one thread, the writer begins when every call waits.
 #[tokio::test]
@@ -25,6 +26,29 @@ async fn concurrent_calls_on_sqlite() {
 #[tokio::test]
 async fn concurrent_calls_on_postgres() {
     on_postgres(scenario).await;
+}
+
+/// SQLite has one writer, so no row is locked.
+#[tokio::test]
+async fn others_do_not_wait_for_an_image_that_is_locked() {
+    on_postgres(|database| async move {
+        let store = database.open().await;
+        let scans: Vec<_> = (0..4).map(|number| with_faces("lock", number)).collect();
+        store.save_scan(scans[0].clone()).await.unwrap();
+        let mut holder = database.connect().await;
+        execute(&mut holder, "BEGIN").await;
+        execute(&mut holder, "SELECT id FROM images FOR UPDATE").await;
+        let locked = store.save_scan(with_key(&with_faces("lock", 0), 9));
+        let mut locked = Box::pin(locked);
+        assert!(futures::poll!(&mut locked).is_pending());
+        for saved in save_all(&store, &scans[1..]).await {
+            saved.unwrap();
+        }
+        assert!(futures::poll!(&mut locked).is_pending());
+        execute(&mut holder, "ROLLBACK").await;
+        assert_eq!(locked.await.unwrap().image_id(), scans[0].image.id);
+    })
+    .await;
 }
 
 /// SQLite runs the statements on a thread of its own, where the test does not see them. They are the same.
@@ -38,25 +62,40 @@ async fn a_transaction_has_few_statements() {
         };
         let store = Store::open(&settings, Observer::default()).await.unwrap();
         store.migrate().await.unwrap();
-        let scans: Vec<_> = (0..16).map(|number| with_faces("few", number)).collect();
         let statements = Statements::default();
         let subscriber = tracing_subscriber::registry().with(statements.clone());
         let _counted = tracing::subscriber::set_default(subscriber);
-        for scan in &scans {
-            assert_eq!(find(&store, scan).await, None);
-        }
-        assert_eq!(
-            statements.take(),
-            scans.len(),
-            "each look-up is a statement"
-        );
-        for saved in save_all(&store, &scans).await {
-            saved.unwrap();
-        }
-        // The begin, the version of the tables, images, sources, stored scans, and the new scans, faces and vectors.
-        assert_eq!(statements.take(), 8);
+        count_those_of_requests(&store, &statements).await;
+        count_those_of_a_chunk(&store, &statements).await;
     })
     .await;
+}
+
+async fn count_those_of_requests(store: &Store, statements: &Statements) {
+    let scans: Vec<_> = (0..16).map(|number| with_faces("few", number)).collect();
+    statements.take();
+    for scan in &scans {
+        assert_eq!(find(store, scan).await, None);
+    }
+    assert_eq!(statements.take(), scans.len(), "of the look-ups");
+    for saved in save_all(store, &scans).await {
+        saved.unwrap();
+    }
+    // The begin, the version of the tables, the limit of waits, images, sources, stored scans, and the new scans, faces and vectors.
+    assert_eq!(statements.take(), 9);
+}
+
+async fn count_those_of_a_chunk(store: &Store, statements: &Statements) {
+    batches::submit(store, batches::new_batch("chunk", 64), 64).await;
+    let chunk = batches::claim(store, noon()).await.unwrap();
+    let outcomes: Vec<_> = (0..64)
+        .map(|number| batches::scanned(number.into(), with_faces("chunk", number)))
+        .collect();
+    statements.take();
+    let finished = store.finish_items(&chunk.lease, &outcomes, batches::end());
+    assert_eq!(finished.await.unwrap().unwrap().finished, 64);
+    // Those of the scans, whose faces take two, and those of the items, the chunk and the batch.
+    assert_eq!(statements.take(), 17);
 }
 
 /// Counts the statements that the driver runs.

@@ -16,8 +16,9 @@ use crate::store::Store;
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
     ///
-    /// Concurrent calls are saved in one transaction. If it fails because of one of them, each has a transaction of its own. A call
-    /// that is dropped while it waits writes nothing; one that is dropped later can still write.
+    /// Concurrent calls are saved in one transaction. If it fails because of one of them, or waits for a second for an image that is
+    /// locked, each has a transaction of its own. A call that is dropped while it waits writes nothing; one that is dropped later
+    /// can still write.
     ///
     /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
     ///
@@ -70,6 +71,10 @@ impl Store {
                 })
                 .collect();
             let result = change!(self, "save_scans", |connection| {
+                // The others do not wait as long as one whose image is locked.
+                if scans.len() > 1 {
+                    connection.limit_lock_waits().await?;
+                }
                 save_scans(connection, &scans).await
             });
             reply_to(group, result);
