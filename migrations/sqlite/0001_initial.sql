@@ -110,7 +110,7 @@ CREATE TABLE images (
     perceptual_hash INTEGER,
     created_at      TEXT    NOT NULL,
     UNIQUE (tenant, sha256)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX images_by_tenant ON images (tenant, id);
 
 CREATE TABLE image_sources (
@@ -120,7 +120,7 @@ CREATE TABLE image_sources (
     source_url TEXT,
     seen_at    TEXT NOT NULL,
     PRIMARY KEY (image_id, source_key)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX image_sources_by_source ON image_sources (source_id, image_id);
 
 CREATE TABLE scans (
@@ -138,7 +138,7 @@ CREATE TABLE scans (
     answers_cache         INTEGER NOT NULL CHECK (answers_cache IN (0, 1)),
     created_at            TEXT    NOT NULL,
     UNIQUE (image_id, scan_key)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX scans_by_batch ON scans (batch_id) WHERE batch_id IS NOT NULL;
 
 CREATE TABLE faces (
@@ -154,7 +154,7 @@ CREATE TABLE faces (
     landmarks BLOB,
     results   TEXT,
     UNIQUE (scan_id, position)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE embeddings (
     face_id      BLOB    NOT NULL PRIMARY KEY REFERENCES faces (id) ON DELETE CASCADE,

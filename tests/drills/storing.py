@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import json
 import os
+import re
+import socket
 import statistics
 import time
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
 from .installation import BENCH, Postgres, check
-from .pair import CLIENTS, PHOTOS, Server, send, unique
+from .pair import CLIENTS, PHOTOS, Server, unique
 
 PATHS = ("/detect?det_size=fit", "/embed?det_size=fit")
 WINDOW_S = 4
+THUMBNAIL = 250
 # The rate with storage over the rate without, of each path.
 LEAST_RATIO = {"sqlite": (0.85, 0.96), "postgres": (0.80, 0.92)}
 TABLES = ("images", "image_sources", "scans", "faces", "embeddings")
@@ -36,17 +41,41 @@ def servers(database: str, programs: list[Path]) -> Iterator[list[tuple[Server, 
         yield started
 
 
-def window(server: Server, path: str, seconds: float) -> tuple[float, list[float]]:
+def thumbnails(server: Server) -> list[bytes]:
+    """Returns small images, of which a server does many in a second, so that their rows count."""
+    operations = urllib.parse.quote(json.dumps([{"op": "resize", "width": THUMBNAIL}]))
+    images = []
+    for photo in PHOTOS:
+        connection = server.open()
+        connection.request("POST", f"/process?format=jpeg&operations={operations}", photo, {"content-type": "image/jpeg", "accept": "image/jpeg"})
+        images.append(connection.getresponse().read())
+    return images
+
+
+def ask(connection: socket.socket, path: str, image: bytes) -> None:
+    """Sends an image and reads the response. A client of a library takes as long as the server."""
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/jpeg\r\ncontent-length: {len(image)}\r\n\r\n"
+    connection.sendall(head.encode() + image)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(1 << 16)
+    head_of_answer, _, body = answer.partition(b"\r\n\r\n")
+    assert head_of_answer.startswith(b"HTTP/1.1 200 "), answer[:300]
+    length = int(re.search(rb"content-length: (\d+)", head_of_answer)[1])
+    while len(body) < length:
+        body += connection.recv(1 << 16)
+
+
+def window(server: Server, path: str, images: list[bytes], seconds: float) -> tuple[float, list[float]]:
     """Sends images that the server does not know from many clients. Returns the images per second, and their seconds."""
     end = time.perf_counter() + seconds
 
     def client(offset: int) -> list[float]:
-        connection, times = server.open(), []
-        while (began := time.perf_counter()) < end:
-            photo = PHOTOS[(offset + len(times)) % len(PHOTOS)] + next(unique).to_bytes(8, "big")
-            send(connection, path, photo, "image/jpeg")
-            times.append(time.perf_counter() - began)
-        connection.close()
+        times = []
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            while (began := time.perf_counter()) < end:
+                ask(connection, path, images[(offset + len(times)) % len(images)] + next(unique).to_bytes(8, "big"))
+                times.append(time.perf_counter() - began)
         return times
 
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
@@ -73,14 +102,15 @@ def databases(args: argparse.Namespace) -> list[str]:
 
 def compare(database: str, place: int, path: str, started: list[Server], args: argparse.Namespace) -> None:
     seconds = args.seconds or WINDOW_S
+    images = thumbnails(started[0])
     for server in started:
-        window(server, path, 1)
+        window(server, path, images, 1)
     rates: list[list[float]] = [[] for _ in range(2 * len(started))]
     times: list[list[float]] = [[] for _ in rates]
     for _ in range(args.rounds or 5):
         runs = [(server, path + stores) for server in started for stores in ("", "&store=false")]
         for column, (server, url) in enumerate(runs):
-            rate, took = window(server, url, seconds)
+            rate, took = window(server, url, images, seconds)
             rates[column].append(rate)
             times[column] += took
     for number in range(len(started)):
@@ -102,9 +132,10 @@ def growth(args: argparse.Namespace) -> None:
             if postgres:
                 for table in TABLES:
                     postgres.query(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
-            window(server, PATHS[0] + "&store=false", 2)
+            images = thumbnails(server)
+            window(server, PATHS[0] + "&store=false", images, 2)
             seconds = (args.seconds or GROWTH_S) / TENTHS
-            rates = [window(server, PATHS[0], seconds)[0] for _ in range(TENTHS)]
+            rates = [window(server, PATHS[0], images, seconds)[0] for _ in range(TENTHS)]
             shown = f"{rates[-1] / rates[0]:.3f} ({', '.join(f'{rate:.0f}' for rate in rates)} images/s)"
             check(f"growth: the last tenth over the first on {database}", rates[-1] >= LEAST_OF_FIRST * rates[0], shown)
             if postgres:

@@ -1,6 +1,7 @@
 //! Area averaging: the mean of the source samples that a target pixel covers, weighted by how much of each it covers.
 
 use image::RgbImage;
+use multiversion::multiversion;
 
 use crate::checkpoint::passed;
 
@@ -14,9 +15,7 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
     for row in &rows {
         sums.fill(0.0);
         for (y, weight) in row.taps() {
-            for (sum, sample) in sums.iter_mut().zip(&source[y * stride..]) {
-                *sum += weight * f32::from(*sample);
-            }
+            add(&mut sums, &source[y * stride..][..stride], weight);
             passed(stride);
         }
         for column in &columns {
@@ -31,6 +30,14 @@ pub(super) fn resize(image: &RgbImage, width: u32, height: u32) -> RgbImage {
         passed(2 * stride + columns.len() * 8);
     }
     RgbImage::from_raw(width, height, target).unwrap_or_default()
+}
+
+/// Adds a row of samples with a weight.
+#[multiversion(targets = "simd")]
+fn add(sums: &mut [f32], samples: &[u8], weight: f32) {
+    for (sum, sample) in sums.iter_mut().zip(samples) {
+        *sum += weight * f32::from(*sample);
+    }
 }
 
 /// The weights of one target position, from source sample `first` on. They add up to 1.
