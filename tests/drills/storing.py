@@ -60,9 +60,9 @@ def ask(connection: socket.socket, path: str, image: bytes) -> None:
     while b"\r\n\r\n" not in answer:
         answer += connection.recv(1 << 16)
     head_of_answer, _, body = answer.partition(b"\r\n\r\n")
-    assert head_of_answer.startswith(b"HTTP/1.1 200 "), answer[:300]
-    length = int(re.search(rb"content-length: (\d+)", head_of_answer)[1])
-    while len(body) < length:
+    length = re.search(rb"HTTP/1.1 200 .*content-length: (\d+)", head_of_answer, re.DOTALL)
+    assert length, answer[:300]
+    while len(body) < int(length[1]):
         body += connection.recv(1 << 16)
 
 
