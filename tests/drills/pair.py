@@ -36,10 +36,14 @@ unique = itertools.count(time.time_ns())
 class Server:
     """A program that serves from a folder of its own."""
 
-    def __init__(self, binary: Path, database: str = "") -> None:
+    def __init__(self, binary: Path, settings: dict[str, str] | None = None) -> None:
         self.port = free_port()
         self.folder = tempfile.TemporaryDirectory(prefix="facescan-pair.")
-        self.process: subprocess.Popen = start(str(binary), self.port, self.folder.name, {"DATABASE_URL": database})
+        self.command = (str(binary), self.port, self.folder.name, {"DATABASE_URL": ""} | (settings or {}))
+        self.restart()
+
+    def restart(self) -> None:
+        self.process: subprocess.Popen = start(*self.command)
         self.connection = self.open()
 
     def __enter__(self) -> Self:

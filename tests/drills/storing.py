@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
+import hashlib
 import json
 import os
+import random
 import re
+import signal
 import socket
 import statistics
+import subprocess
 import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
-from .installation import BENCH, Postgres, check
+from .installation import BENCH, Postgres, check, wait
 from .pair import CLIENTS, PHOTOS, Server, unique
 
 PATHS = ("/detect?det_size=fit", "/embed?det_size=fit")
@@ -36,8 +40,8 @@ def servers(database: str, programs: list[Path]) -> Iterator[list[tuple[Server, 
             postgres = Postgres() if database == "postgres" else None
             if postgres:
                 stack.callback(postgres.drop)
-            url = postgres.url if postgres else ""
-            started.append((stack.enter_context(Server(program.absolute(), url)), postgres))
+            settings = {"DATABASE_URL": postgres.url if postgres else "", "FACESCAN__DATABASE__ACQUIRE_TIMEOUT_MS": "2000"}
+            started.append((stack.enter_context(Server(program.absolute(), settings)), postgres))
         yield started
 
 
@@ -47,23 +51,36 @@ def thumbnails(server: Server) -> list[bytes]:
     images = []
     for photo in PHOTOS:
         connection = server.open()
-        connection.request("POST", f"/process?format=jpeg&operations={operations}", photo, {"content-type": "image/jpeg", "accept": "image/jpeg"})
+        connection.request(
+            "POST", f"/process?format=jpeg&operations={operations}", photo, {"content-type": "image/jpeg", "accept": "image/jpeg"}
+        )
         images.append(connection.getresponse().read())
     return images
 
 
-def ask(connection: socket.socket, path: str, image: bytes) -> None:
-    """Sends an image and reads the response. A client of a library takes as long as the server."""
+def ask(connection: socket.socket, path: str, image: bytes) -> bytes:
+    """Sends an image and returns the body of the response. A client of a library takes as long as the server.
+
+    Raises `ConnectionError` if the server ends, and if it answers with an error.
+    """
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/jpeg\r\ncontent-length: {len(image)}\r\n\r\n"
     connection.sendall(head.encode() + image)
     answer = b""
     while b"\r\n\r\n" not in answer:
-        answer += connection.recv(1 << 16)
+        answer += received(connection)
     head_of_answer, _, body = answer.partition(b"\r\n\r\n")
     length = re.search(rb"HTTP/1.1 200 .*content-length: (\d+)", head_of_answer, re.DOTALL)
-    assert length, answer[:300]
+    if not length:
+        raise ConnectionError(answer[:300])
     while len(body) < int(length[1]):
-        body += connection.recv(1 << 16)
+        body += received(connection)
+    return body
+
+
+def received(connection: socket.socket) -> bytes:
+    if not (data := connection.recv(1 << 16)):
+        raise ConnectionResetError
+    return data
 
 
 def window(server: Server, path: str, images: list[bytes], seconds: float) -> tuple[float, list[float]]:
@@ -143,3 +160,58 @@ def growth(args: argparse.Namespace) -> None:
                 read = postgres.query(f"{counts} {TABLES}")
                 scanned = [row for row in read if int(row[2]) > int(row[3])]
                 check("growth: no table is read as a whole", not scanned, str(scanned or read))
+
+
+def answers(args: argparse.Namespace) -> None:
+    """Kills the server, and in turn Postgres, while requests store. Every image that was answered is stored, once."""
+    program, rounds = Path(args.server) if args.server else BENCH.with_name("facescan"), args.rounds or 100
+    for database in databases(args):
+        with servers(database, [program]) as [(server, postgres)]:
+            images = thumbnails(server)
+            if postgres:
+                # The server of the tests answers before a commit is in its log.
+                postgres.query(f"ALTER DATABASE {postgres.name} SET synchronous_commit = on")
+                server.process.kill()
+                server.process.wait()
+                server.restart()
+            answered: list[tuple[str, str]] = []
+            for turn in range(rounds):
+                with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+                    asking = [clients.submit(ask_until_the_end, server, images) for _ in range(CLIENTS)]
+                    time.sleep(random.uniform(0.1, 0.6))
+                    if postgres and turn % 2:
+                        # A server whose process is killed ends all of them, and recovers from its log.
+                        backends = postgres.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'facescan' LIMIT 1")
+                        os.kill(int(backends[0][0]), signal.SIGKILL)
+                        time.sleep(0.3)
+                    server.process.kill()
+                    server.process.wait()
+                    answered += [answer for client in asking for answer in client.result()]
+                wait("Postgres", lambda postgres=postgres: not postgres or is_open(postgres))
+                server.restart()
+            wrong = [image for image, sha256 in answered if not is_stored_once(server, image, sha256)]
+            name = f"answers: images that were answered and are not stored once, on {database}"
+            check(name, bool(answered) and not wrong, f"{len(wrong)} of {len(answered)}, {rounds} kills")
+
+
+def ask_until_the_end(server: Server, images: list[bytes]) -> list[tuple[str, str]]:
+    """Returns the id and the sha256 of each image that is answered, until the first request that is not."""
+    answered = []
+    with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", server.port)) as connection:
+        while True:
+            image = random.choice(images) + next(unique).to_bytes(8, "big")
+            [result] = json.loads(ask(connection, PATHS[1], image))["results"]
+            answered.append((result["image_id"], hashlib.sha256(image).hexdigest()))
+    return answered
+
+
+def is_open(postgres: Postgres) -> bool:
+    with contextlib.suppress(subprocess.CalledProcessError):
+        return bool(postgres.query("SELECT 1"))
+    return False
+
+
+def is_stored_once(server: Server, image: str, sha256: str) -> bool:
+    server.connection.request("GET", f"/images/{image}")
+    stored = json.loads(server.connection.getresponse().read())
+    return stored.get("sha256") == sha256 and len(stored["scans"]) == 1
