@@ -32,7 +32,8 @@ crate::prepared::statements! {
 ///
 /// Each call that changes rows is one transaction. Either all of its changes are made or none. Dropping the future
 /// before it resolves makes none of them, unless the commit was already sent. An audit entry that a call takes is written in its
-/// transaction, and only if there is a change.
+/// transaction, and only if there is a change. [`save_scan`](Store::save_scan) shares a transaction with the calls that wait beside
+/// it, and says what becomes of a dropped one.
 ///
 /// # Errors
 ///

@@ -42,13 +42,10 @@ crate::prepared::statements! {
 
     const FIND_SCAN = concat!(
         sql!(scans),
-        "WHERE s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
-         AND s.scan_key = :scan_key AND s.answers_cache"
+        sql!(with_key)
     );
 
-    const HAS_SCAN = "SELECT 1 FROM scans s WHERE \
-         s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
-         AND s.scan_key = :scan_key AND s.answers_cache";
+    const HAS_SCAN = concat!("SELECT 1 FROM scans s ", sql!(with_key));
 
     const FACES_OF_SCAN = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 }

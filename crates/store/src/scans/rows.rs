@@ -20,6 +20,10 @@ macro_rules! sql {
          s.batch_id, v.vector_space, v.precision, v.norm, v.vector \
          FROM scans s LEFT JOIN image_embeddings v ON v.scan_id = s.id "
     };
+    (with_key) => {
+        "WHERE s.image_id = (SELECT id FROM images WHERE tenant = :tenant AND sha256 = :sha256) \
+         AND s.scan_key = :scan_key AND s.answers_cache"
+    };
     (faces) => {
         "SELECT f.id, f.scan_id, f.image_id, f.position, f.x1, f.y1, f.x2, f.y2, f.score, \
          f.landmarks, f.results, e.vector_space, e.precision, e.norm, e.vector \

@@ -43,6 +43,12 @@ pub(crate) struct ScanToSave<'a> {
     pub(crate) batch: Option<Uuid>,
 }
 
+impl<'a> ScanToSave<'a> {
+    pub(crate) fn from_request(scan: &'a NewScan) -> Self {
+        Self { scan, batch: None }
+    }
+}
+
 record! {
     struct ImageRow {
         id: Uuid,
@@ -167,11 +173,11 @@ async fn kept_scans(
     let kept: HashMap<Uuid, StoredScan> =
         kept.into_iter().map(|scan| (scan.image_id, scan)).collect();
     // A request is answered with such a scan, so it stays when the batch that made it is deleted.
-    let of_requests = images
+    let from_requests = images
         .iter()
         .zip(scans)
         .filter(|(_, it)| it.batch.is_none());
-    let ids: Vec<Uuid> = of_requests
+    let ids: Vec<Uuid> = from_requests
         .filter_map(|(image, _)| Some(kept.get(image)?.id))
         .collect();
     if !ids.is_empty() {

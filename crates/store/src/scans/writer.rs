@@ -46,10 +46,7 @@ impl Store {
             Ok(Reply::Ended(result)) => result,
             Ok(Reply::Alone(scan)) => {
                 change!(self, "save_one_scan", |connection| {
-                    let scan = ScanToSave {
-                        scan: &scan,
-                        batch: None,
-                    };
+                    let scan = ScanToSave::from_request(&scan);
                     let saved = save_scans(connection, &[scan]).await?;
                     let saved = saved.into_iter().next();
                     saved.ok_or(StoreError::Refused(sqlx::Error::RowNotFound))
@@ -65,10 +62,7 @@ impl Store {
         while let Some(group) = writing.next_group() {
             let scans: Vec<ScanToSave<'_>> = group
                 .iter()
-                .map(|it| ScanToSave {
-                    scan: &it.scan,
-                    batch: None,
-                })
+                .map(|it| ScanToSave::from_request(&it.scan))
                 .collect();
             let result = change!(self, "save_scans", |connection| {
                 // The others do not wait as long as one whose image is locked.
