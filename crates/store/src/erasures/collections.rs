@@ -38,8 +38,8 @@ crate::prepared::statements! {
     /// Waits for changes of the collection that began before it was marked.
     const LOCK = "UPDATE collections SET position = position WHERE id = :id";
 
-    const MARKED =
-        "SELECT id FROM collections WHERE tenant = :tenant AND is_erased ORDER BY id LIMIT 1";
+    /// Any one of them. For the first one, Postgres would read all collections by their ids if it expects to find one soon.
+    const MARKED = "SELECT id FROM collections WHERE tenant = :tenant AND is_erased LIMIT 1";
 
     const ENROLLMENTS = "DELETE FROM enrollments WHERE row_id IN \
          (SELECT row_id FROM enrollments WHERE collection_id = :id ORDER BY row_id LIMIT :page)";
