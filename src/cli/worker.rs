@@ -90,8 +90,8 @@ fn worker_name() -> String {
 /// The arguments of `facescan worker`.
 #[derive(Debug, Default, Args)]
 pub struct WorkerArgs {
-    /// The chunks of a tenant to process at a time, and half of those of all tenants. The default is `batches.workers`, or 2 if
-    /// that is 0.
+    /// The chunks of a tenant to process at a time, and half of those that tenants with several share. The default is
+    /// `batches.workers`, or 2 if that is 0.
     #[arg(long, value_name = "N")]
     pub chunks: Option<usize>,
     /// Serve /livez, /readyz and /metrics at this address, such as 0.0.0.0:9464. The default is `metrics.address`.

@@ -38,7 +38,7 @@ pub fn worker(app: &TestApp) -> Worker {
 pub async fn process_all(app: &TestApp) {
     let worker = worker(app);
     let stop = CancellationToken::new();
-    while let Some(chunk) = worker.claim(None).await.unwrap() {
+    while let Some(chunk) = worker.claim(Vec::new()).await.unwrap() {
         worker.process_chunk(chunk, &stop).await;
     }
 }

@@ -193,7 +193,7 @@ async fn under_a_lease(app: &TestApp) {
     first["source"] = json!("cam");
     let batch = batch_of(app, "detect", json!([first, item("b", "obama.jpg")])).await;
     let worker = worker(app);
-    let chunk = worker.claim(None).await.unwrap().unwrap();
+    let chunk = worker.claim(Vec::new()).await.unwrap().unwrap();
     let report = erase(app, json!({"source": "cam"})).await;
     assert_eq!(erased(&report), [0, 1, 1]);
     let counts = &read(app, &batch).await["counts"];

@@ -111,7 +111,7 @@ async fn refuse_requests_that_write(app: &TestApp, image: &str, batch: &str) {
 async fn run_background_work_once(app: &TestApp) {
     app.app.batches.sweep().await.unwrap_err();
     app.app.retention.sweep().await.unwrap_err();
-    worker(app).claim(None).await.unwrap_err();
+    worker(app).claim(Vec::new()).await.unwrap_err();
     app.app.prepare_store().await.unwrap_err();
     // These have work only sometimes, and then fail too.
     app.app.erasures.sweep().await.ok();

@@ -19,8 +19,8 @@ pub trait WorkQueue: Send + Sync {
     /// Says that this process has made chunks ready.
     fn submitted(&self);
 
-    /// Waits until there may be a chunk, at most `patience`. `had_chunk` is whether the last claim found one.
-    async fn wait(&self, had_chunk: bool, patience: Duration);
+    /// Waits until there may be a chunk, at most `patience`.
+    async fn wait(&self, patience: Duration);
 
     /// Passes messages between processes. Never returns. Without it, the queue wakes only the workers of this process.
     async fn run(&self);

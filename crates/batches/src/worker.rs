@@ -6,23 +6,23 @@
 //! other items of its chunk are done.
 
 mod chunk;
+mod in_work;
 mod item;
-mod tenants;
 
-use std::{sync::Arc, time::Duration};
+use std::{future, sync::Arc, time::Duration};
 
 use facescan_audit::AuditError;
 use facescan_pipeline::{core::error::PipelineError, ingest::error::IngestError};
 use facescan_recognition::{error::RecognitionError, index::IndexError};
 use facescan_store::{ClaimRequest, LeasedChunk, StoreError};
 use facescan_telemetry::traces::{self, SpanKind};
-use tokio::{sync::RwLock, task::JoinSet};
+use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, field::Empty};
 
 use super::{Batches, error::BatchError, operation::models_keys};
 
-use tenants::{ChunkShare, ChunkShares};
+use in_work::ChunksInWork;
 
 pub use item::{Describe, Failure};
 
@@ -46,7 +46,6 @@ pub struct Worker {
     /// A chunk whose lease expired before takes the lock for itself, so that nothing beside it is blamed for a crash.
     isolation: Arc<RwLock<()>>,
     models_keys: Vec<[u8; 32]>,
-    tenants: ChunkShares,
 }
 
 impl Worker {
@@ -61,28 +60,14 @@ impl Worker {
             jitter,
             isolation: Arc::default(),
             models_keys,
-            tenants: ChunkShares::default(),
         }
     }
 
-    /// Processes chunks until `stop` is cancelled, at most `chunks` of a tenant at a time and twice as many of all tenants. So
-    /// images that do not arrive leave chunks to another tenant. Then it returns what it has not finished.
-    pub async fn run(mut self, chunks: usize, stop: CancellationToken) {
-        self.tenants = ChunkShares::new(chunks);
-        let mut loops = JoinSet::new();
-        for _ in 0..chunks.saturating_mul(2) {
-            let (worker, stop) = (self.clone(), stop.clone());
-            loops.spawn(async move { worker.process(&stop).await });
-        }
-        let work = async {
-            while let Some(ended) = loops.join_next().await {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a worker of batches ended early");
-                }
-            }
-        };
+    /// Processes chunks until `stop` is cancelled, at most `chunks` of a tenant at a time and twice as many of those that have
+    /// several. So images that do not arrive leave chunks to other tenants. Then it returns what it has not finished.
+    pub async fn run(self, chunks: usize, stop: CancellationToken) {
         tokio::select! {
-            () = work => {}
+            () = self.process(chunks, &stop) => {}
             () = self.watch() => {}
         }
     }
@@ -98,60 +83,57 @@ impl Worker {
         }
     }
 
-    async fn process(&self, stop: &CancellationToken) {
+    async fn process(&self, chunks: usize, stop: &CancellationToken) {
+        let mut in_work = ChunksInWork::new(chunks);
         let mut failures = 0;
+        // A wait that is dropped can lose the message that it was about to receive.
+        let mut waiting = None;
         while !stop.is_cancelled() {
-            let had_chunk = match self.claim_share().await {
-                Ok(Some((chunk, share))) => {
-                    failures = 0;
-                    self.process_chunk(chunk, stop).await;
-                    drop(share);
-                    if self.tenants.take_missed() {
+            if let Some(full) = in_work.full_tenants() {
+                match self.claim(full).await {
+                    Ok(Some(chunk)) => {
+                        failures = 0;
+                        let (worker, stop) = (self.clone(), stop.clone());
+                        let tenant = chunk.tenant.clone();
+                        let work = async move { worker.process_chunk(chunk, &stop).await };
+                        in_work.begin(tenant, work);
                         continue;
                     }
-                    true
+                    Ok(None) => failures = 0,
+                    Err(error) => {
+                        failures += 1;
+                        tracing::warn!(%error, "no chunk can be claimed now; the worker tries again");
+                    }
                 }
-                Ok(None) => {
-                    failures = 0;
-                    false
-                }
-                Err(error) => {
-                    failures += 1;
-                    tracing::warn!(%error, "no chunk can be claimed now; the worker tries again");
-                    false
+                let patience = self.patience(failures);
+                waiting.get_or_insert_with(|| self.batches.queue.wait(patience));
+            }
+            let woken = async {
+                match &mut waiting {
+                    Some(wait) => wait.await,
+                    None => future::pending().await,
                 }
             };
-            let poll = match failures {
-                0 => self.batches.config.batches.poll_ms.duration(),
-                _ => self.backoff(failures),
-            };
-            // Half of the wait is random, so that workers do not ask together.
-            let patience = poll.mul_f64(0.5 + (self.jitter)() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.batches.queue.wait(had_chunk, patience) => {}
+                Some(()) = in_work.end() => {}
+                () = woken => waiting = None,
             }
         }
+        while in_work.end().await.is_some() {}
     }
 
-    /// Leases the next chunk of a tenant that has not all of its chunks in work. Returns `None` if there is none.
-    async fn claim_share(&self) -> Result<Option<(LeasedChunk, ChunkShare)>, StoreError> {
-        // One loop at a time, because the next one has to see this chunk.
-        let mut claiming = self.tenants.claim().await;
-        loop {
-            let full = claiming.full_tenant();
-            if let Some(chunk) = self.claim(full.clone()).await? {
-                let share = claiming.add(&chunk.tenant);
-                return Ok(Some((chunk, share)));
-            }
-            if !claiming.found_nothing(full.as_deref()) {
-                return Ok(None);
-            }
-        }
+    /// Returns how long to wait for a message. A random half makes workers ask at different times.
+    fn patience(&self, failures: u32) -> Duration {
+        let longest = match failures {
+            0 => self.batches.config.batches.poll_ms.duration(),
+            _ => self.backoff(failures),
+        };
+        longest.mul_f64(0.5 + (self.jitter)() / 2.0)
     }
 
-    /// Leases the next chunk of any tenant but `except`. Returns `None` if there is no work.
-    pub async fn claim(&self, except: Option<String>) -> Result<Option<LeasedChunk>, StoreError> {
+    /// Leases the next chunk of any tenant but those of `except`. Returns `None` if there is no work.
+    pub async fn claim(&self, except: Vec<String>) -> Result<Option<LeasedChunk>, StoreError> {
         let now = self.batches.clock().now();
         let request = ClaimRequest {
             owner: self.name.clone(),

@@ -15,7 +15,7 @@ use crate::support::{
 /// Waits for a chunk.
 async fn claim(app: &TestApp) -> LeasedChunk {
     loop {
-        match worker(app).claim(None).await.unwrap() {
+        match worker(app).claim(Vec::new()).await.unwrap() {
             Some(chunk) => break chunk,
             None => tokio::task::yield_now().await,
         }
@@ -29,7 +29,7 @@ async fn a_chunk_of_a_dead_worker_is_processed_again() {
     let body =
         json!({"operation": "detect", "items": [item("a", "t1.jpg"), item("b", "obama.jpg")]});
     let id = id_of(&submit(&app, &body).await);
-    let dead = worker(&app).claim(None).await.unwrap().unwrap();
+    let dead = worker(&app).claim(Vec::new()).await.unwrap().unwrap();
     assert_eq!(read(&app, &id).await["counts"]["running"], 2);
     let again = claim(&app).await;
     assert_eq!(again.expired_leases, 1);
@@ -87,7 +87,7 @@ async fn a_stopped_worker_returns_its_chunk() {
     let app = TestApp::start().await;
     let body = json!({"operation": "detect", "items": [item("a", "t1.jpg")]});
     let id = id_of(&submit(&app, &body).await);
-    let chunk = worker(&app).claim(None).await.unwrap().unwrap();
+    let chunk = worker(&app).claim(Vec::new()).await.unwrap().unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
     worker(&app).process_chunk(chunk, &stop).await;
@@ -112,7 +112,7 @@ async fn items_wait_for_the_store_of_images() {
     let id = id_of(&submit(&app, &body).await);
     std::fs::rename(&payloads, &away).unwrap();
     std::fs::write(&payloads, "a file in the place of the folder").unwrap();
-    let chunk = worker(&app).claim(None).await.unwrap().unwrap();
+    let chunk = worker(&app).claim(Vec::new()).await.unwrap().unwrap();
     let stop = CancellationToken::new();
     worker(&app).process_chunk(chunk, &stop).await;
     let listed = items(&app, &id, "").await;

@@ -6,12 +6,14 @@ use std::{
 };
 
 use axum::http::StatusCode;
+use facescan_config::scope::Scope;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{id_of, item, items, post_json, process_all, read, submit, worker};
+use crate::access::{LOCKED, key, send};
 use crate::support::{
     app::TestApp,
     database::{Database, on_postgres},
@@ -130,4 +132,42 @@ async fn an_item_that_takes_too_long_fails_and_its_neighbors_are_done() {
         assert_fields!(late, {"state": "dead", "error": {"code": "deadline_exceeded"}});
     }
     assert_eq!(listed[3]["state"], "ok", "{:?}", listed[3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_hosts_of_several_tenants_leave_chunks_to_others() {
+    let silent = Arc::new(Silent::default());
+    let app = app(&[LOCKED, ("FACESCAN__BATCHES__CHUNK_SIZE", "1")], &silent).await;
+    let url = |id: usize| json!({"id": id.to_string(), "url": "https://silent.test/"});
+    let urls: Vec<_> = (0..8).map(url).collect();
+    let end = CancellationToken::new();
+    let running = tokio::spawn(worker(&app).run(2, end.clone()));
+    for tenant in ["first", "second", "third"] {
+        let key = key(&app, tenant, &Scope::ALL).await;
+        let body = json!({"operation": "detect", "items": urls}).to_string();
+        let reply = send(&app, &key, ("POST", "/batches"), body).await;
+        assert_eq!(reply.status, StatusCode::ACCEPTED, "{:?}", reply.body);
+    }
+    let all_in_work = async {
+        while silent.running.load(Ordering::SeqCst) < 5 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, all_in_work).await.expect("tenants wait");
+
+    let key = key(&app, "patient", &Scope::ALL).await;
+    let body = json!({"operation": "detect", "items": [item("a", "t1.jpg")]}).to_string();
+    let reply = send(&app, &key, ("POST", "/batches"), body).await;
+    let batch = format!("/batches/{}", id_of(&reply.json()));
+    let done = async {
+        while send(&app, &key, ("GET", &batch), "").await.json()["state"] != "done" {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, done)
+        .await
+        .expect("the batch waits for silent hosts");
+    assert_eq!(silent.running.load(Ordering::SeqCst), 5);
+    end.cancel();
+    timeout(PATIENCE, running).await.unwrap().unwrap();
 }

@@ -110,7 +110,7 @@ fn claim_at(now: OffsetDateTime) -> ClaimRequest {
     ClaimRequest {
         owner: "worker 1".into(),
         models_keys: vec![[9; 32], MODELS],
-        except: None,
+        except: Vec::new(),
         now,
         until: now + LEASE,
     }

@@ -32,7 +32,7 @@ impl DatabaseQueue {
     }
 
     fn wake(&self) {
-        // Wakes one worker, also one that begins to wait later. Each worker that finds a chunk looks for the next one.
+        // Wakes one worker, also one that begins to wait later.
         self.ready.notify_one();
         self.ready.notify_waiters();
     }
@@ -68,12 +68,10 @@ impl WorkQueue for DatabaseQueue {
         self.submitted.notify_one();
     }
 
-    async fn wait(&self, had_chunk: bool, patience: Duration) {
-        if !had_chunk {
-            tokio::time::timeout(patience, self.ready.notified())
-                .await
-                .ok();
-        }
+    async fn wait(&self, patience: Duration) {
+        tokio::time::timeout(patience, self.ready.notified())
+            .await
+            .ok();
     }
 
     async fn run(&self) {

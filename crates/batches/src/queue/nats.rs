@@ -195,7 +195,7 @@ impl WorkQueue for NatsQueue {
         self.submitted.notify_one();
     }
 
-    async fn wait(&self, _had_chunk: bool, patience: Duration) {
+    async fn wait(&self, patience: Duration) {
         let waited = tokio::time::timeout(patience + REQUEST_TIMEOUT, self.next(patience)).await;
         let error = match waited {
             Ok(Ok(())) => return,

@@ -30,7 +30,7 @@ crate::prepared::statements! {
     /// fewest. An interactive batch goes before the other batches of its tenant.
     const NEXT_BATCH = "SELECT b.id FROM batches b \
          WHERE b.finished_at IS NULL AND b.cancelled_at IS NULL AND b.deletion IS NULL \
-         AND b.models_key IN (:models_keys) AND b.tenant <> :except \
+         AND b.models_key IN (:models_keys) AND b.tenant NOT IN (:except) \
          AND EXISTS (SELECT 1 FROM batch_chunks c WHERE c.batch_id = b.id AND c.ready_at <= :now) \
          ORDER BY coalesce((SELECT t.served FROM batch_tenants t WHERE t.tenant = b.tenant), 0), b.priority DESC, b.served, b.id LIMIT 1", sorts "the batches that are not done";
 
@@ -183,9 +183,13 @@ async fn next_chunk(
     // A list of a fixed length keeps its plan, so the first key stands for those that are missing.
     let keys: [[u8; 32]; MAX_MODELS_KEYS] =
         std::array::from_fn(|index| *request.models_keys.get(index).unwrap_or(first));
-    // No tenant has an empty name.
-    let except = request.except.as_deref().unwrap_or_default();
-    let values = params!(now, models_keys = Many(&keys), except);
+    // No tenant has an empty name, and no list is empty.
+    let nobody = [String::new()];
+    let except = match request.except.as_slice() {
+        [] => &nobody,
+        except => except,
+    };
+    let values = params!(now, models_keys = Many(&keys), except = Many(except));
     let batch: Option<Uuid> = connection.fetch_optional(NEXT_BATCH, values).await?;
     let Some(batch) = batch else {
         return Ok(None);

@@ -42,9 +42,9 @@ pub async fn leave_other_models_alone(batches: &Store) {
     assert!(claim(batches, noon()).await.is_none());
     let mut request = claim_at(noon());
     request.models_keys = vec![[2; 32]];
-    request.except = Some("models".to_owned());
+    request.except = vec!["another".to_owned(), "models".to_owned()];
     assert!(batches.claim_chunk(&request).await.unwrap().is_none());
-    request.except = Some("another".to_owned());
+    request.except = vec!["another".to_owned()];
     let chunk = batches.claim_chunk(&request).await.unwrap().unwrap();
     finish(batches, &chunk).await;
     request.models_keys.clear();

@@ -14,8 +14,8 @@ pub struct ClaimRequest {
     pub owner: String,
     /// The keys of the models that the worker has, at most [`MAX_MODELS_KEYS`].
     pub models_keys: Vec<[u8; 32]>,
-    /// A tenant whose chunks the worker does not take now.
-    pub except: Option<String>,
+    /// The tenants whose chunks the worker does not take now.
+    pub except: Vec<String>,
     /// The time of the call.
     pub now: OffsetDateTime,
     /// The end of the lease.
