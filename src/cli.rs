@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use facescan_config::{Config, Sources};
-use facescan_pipeline::operation::ScanKind;
+use facescan_pipeline::{encoder_process, operation::ScanKind};
 use facescan_telemetry::redaction::{self, redact};
 
 use crate::{http, permissions};
@@ -23,6 +23,7 @@ mod cluster;
 pub mod config;
 mod devices;
 mod embed;
+mod encode_image;
 mod enroll;
 mod files;
 mod folder;
@@ -187,6 +188,8 @@ enum Command {
     /// Measure the effect of the devices on this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    #[command(name = encoder_process::COMMAND, hide = true)]
+    EncodeImage(encode_image::EncodeImageArgs),
 }
 
 impl Command {
@@ -233,6 +236,7 @@ impl Cli {
             Command::Batches(command) => return batches::run(command),
             Command::Enroll(args) => return enroll::run(&args),
             Command::Search(args) => return search::run(&args),
+            Command::EncodeImage(args) => return encode_image::run(&args),
             command => command,
         };
         let dotenv = self.env_file.or_else(|| command.dotenv());
@@ -271,7 +275,8 @@ impl Cli {
             | Command::Submit(_)
             | Command::Batches(_)
             | Command::Enroll(_)
-            | Command::Search(_) => {
+            | Command::Search(_)
+            | Command::EncodeImage(_) => {
                 unreachable!("handled above, before the settings are read")
             }
         }

@@ -28,6 +28,7 @@ use facescan_inference::{
 use facescan_pipeline::{
     Pipeline,
     admission::{Admission, Budgets},
+    encoder_process::EncoderProcesses,
     ingest::{
         fetch::{Fetcher, SystemLookup, web::WebFetcher},
         intake::Intake,
@@ -54,6 +55,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Fetches URLs if the settings allow URLs. `None` means from the web.
     pub fetcher: Option<Arc<dyn Fetcher>>,
+    /// Encode large images. `None` means this process.
+    pub encoders: Option<EncoderProcesses>,
 }
 
 impl Parts {
@@ -63,6 +66,7 @@ impl Parts {
             backend,
             clock: Arc::new(SystemClock::start()),
             fetcher: None,
+            encoders: None,
         }
     }
 
@@ -155,6 +159,7 @@ impl Parts {
             backend: &self.backend,
             pool: &pool,
             long_pool: &long_pool,
+            encoders: self.encoders.as_ref(),
             clock: &self.clock,
             metrics,
             placements: Mutex::default(),

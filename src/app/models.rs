@@ -23,7 +23,7 @@ use facescan_inference::{
     proof::DetectorInput,
     registry::{ModelSpec, Registry, RoleInput},
 };
-use facescan_pipeline::models::loaded::LoadedModel;
+use facescan_pipeline::{encoder_process::EncoderProcesses, models::loaded::LoadedModel};
 use facescan_telemetry::metrics::Metrics;
 
 mod cpu;
@@ -39,6 +39,7 @@ pub(super) struct Loader<'a> {
     pub pool: &'a Arc<CpuPool>,
     /// Runs what holds its turn for long.
     pub long_pool: &'a Arc<CpuPool>,
+    pub encoders: Option<&'a EncoderProcesses>,
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Metrics,
     /// The results of the self-test graph at each placement.

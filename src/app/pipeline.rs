@@ -76,6 +76,7 @@ pub(super) async fn load(loader: &Loader<'_>) -> anyhow::Result<Pipeline> {
         },
         decoding: decoding(config),
         turbojpeg: turbojpeg(config)?,
+        encoders: loader.encoders.cloned(),
         metrics: loader.metrics.clone(),
         long_pool: Arc::clone(loader.long_pool),
         pool: Arc::clone(loader.pool),

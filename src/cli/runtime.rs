@@ -13,6 +13,7 @@ use crate::app::{Parts, open_store};
 use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
 };
+use facescan_pipeline::encoder_process::EncoderProcesses;
 use facescan_store::{Observer, Store};
 
 /// Returns the exit code of a command whose work has succeeded or failed.
@@ -93,9 +94,13 @@ pub fn run_to_shutdown<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 /// Returns the runtime of the settings, with what it takes from outside by default.
 ///
 /// # Errors
-/// The errors of [`backend`].
+/// The errors of [`backend`], or an error if the operating system does not know the program that runs.
 pub fn parts(config: &Config) -> anyhow::Result<Parts> {
-    Ok(Parts::new(backend(config)?))
+    let encoders = EncoderProcesses::of_this_program().context("finding the program's own file")?;
+    Ok(Parts {
+        encoders: Some(encoders),
+        ..Parts::new(backend(config)?)
+    })
 }
 
 /// Opens the database of a command that runs no model, and creates or upgrades its tables.

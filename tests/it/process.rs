@@ -1,5 +1,7 @@
 //! `/process` and its commands: every operation on real images, and the errors.
 
+use std::time::Duration;
+
 use axum::http::header::CONTENT_TYPE;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_imaging::{
@@ -328,4 +330,49 @@ fn the_command_line_writes_results_but_never_over_the_input() {
     assert_eq!(output.status.code(), Some(1));
     let read = |path| std::fs::read(path).unwrap();
     assert_eq!(read(&copy), read(&images));
+}
+
+/// Resizes a photograph, and returns the body of the request for the result in a format.
+fn resized(side: u32, format: &str) -> String {
+    let resize = json!([{"op": "resize", "width": side, "height": side, "mode": "stretch"}]);
+    json!({"images": [photo("t1.jpg")], "options": {"operations": resize, "format": format}})
+        .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_image_is_encoded_in_a_process() {
+    let app = TestApp::encoding_apart().await;
+    let post = |body: String| app.post_as("/process", "application/json", body);
+    for (side, format) in [(300, "avif"), (1500, "webp")] {
+        let result = post(resized(side, format)).await.result();
+        let here = TestApp::start().await;
+        let expected = here
+            .post_as("/process", "application/json", resized(side, format))
+            .await
+            .result();
+        assert_eq!(result["processed"], expected["processed"]);
+        assert_eq!(result["processed"][0]["width"], side);
+    }
+}
+
+/// The encoder takes ten seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_process_of_an_encoder_ends_when_its_caller_leaves() {
+    let app = TestApp::encoding_apart().await;
+    let load = app.app.pipeline.long_pool.load();
+    let until = async |busy: usize| {
+        let change = async {
+            while load().busy != busy {
+                tokio::task::yield_now().await;
+            }
+        };
+        let changed = tokio::time::timeout(Duration::from_secs(5), change).await;
+        changed.expect("the encoder does not start or end");
+    };
+    let body = resized(2800, "avif");
+    tokio::select! {
+        reply = app.post_as("/process", "application/json", body) => panic!("{:?}", reply.status),
+        () = until(1) => {}
+    }
+    until(0).await;
 }

@@ -30,8 +30,7 @@ pub enum OutputFormat {
 pub const AVIF_QUALITY: u8 = 85;
 /// The speed of the AVIF encoder, 1..=10. Slower settings take seconds for a photograph.
 const AVIF_SPEED: u8 = 10;
-/// The maximum number of pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel and
-/// cannot be cancelled.
+/// The maximum number of pixels of an AVIF image, about those of 4K. The encoder takes a second per megapixel.
 const AVIF_MAX_PIXELS: u64 = 1 << 23;
 
 /// The bytes of a chunk of a PNG. Larger chunks add fewer bytes to the file.
@@ -81,6 +80,32 @@ impl OutputFormat {
             Self::Webp => 1 << 19,
             Self::Avif => 1 << 14,
         }
+    }
+
+    /// Checks that an image has a size that the format supports and the encoder takes.
+    ///
+    /// # Errors
+    /// Returns an [`EncodeError`] if it has no pixels or too many.
+    pub fn check_size(self, (width, height): (u32, u32)) -> Result<(), EncodeError> {
+        let longest_side = self.longest_side();
+        if width.min(height) == 0 || width.max(height) > longest_side {
+            return Err(EncodeError::Size {
+                format: self.name(),
+                longest_side,
+                width,
+                height,
+            });
+        }
+        let max = self.max_pixels();
+        if u64::from(width) * u64::from(height) > max {
+            return Err(EncodeError::Pixels {
+                format: self.name(),
+                max,
+                width,
+                height,
+            });
+        }
+        Ok(())
     }
 
     /// Returns the maximum number of pixels of an image in this format.
@@ -140,24 +165,7 @@ pub enum EncodeError {
 /// Returns an [`EncodeError`] if the image has no pixels, if it is too large for the format, or if the encoder fails.
 pub fn encode(image: &RgbImage, output: OutputFormat) -> Result<Vec<u8>, EncodeError> {
     let (width, height) = image.dimensions();
-    let longest_side = output.longest_side();
-    if width.min(height) == 0 || width.max(height) > longest_side {
-        return Err(EncodeError::Size {
-            format: output.name(),
-            longest_side,
-            width,
-            height,
-        });
-    }
-    let max = output.max_pixels();
-    if u64::from(width) * u64::from(height) > max {
-        return Err(EncodeError::Pixels {
-            format: output.name(),
-            max,
-            width,
-            height,
-        });
-    }
+    output.check_size((width, height))?;
     let mut file = Vec::new();
     let (samples, color) = (image.as_raw(), ExtendedColorType::Rgb8);
     match output {

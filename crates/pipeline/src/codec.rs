@@ -29,6 +29,10 @@ const DECODED_AT_ONCE_ALONE: u64 = 1 << 24;
 /// number. Photographs have fewer bytes.
 const PIXELS_PER_BYTE: u64 = 2;
 
+/// The size of images that are encoded in a process of their own, beside that of images that are encoded within a turn. Smaller ones
+/// take up to a tenth of a second.
+const ENCODED_APART: u64 = 4;
+
 /// Returns whether a file is decoded within a turn. Its size in pixels alone says little: a file can have scan after scan, and a
 /// JPEG without an end marker is decoded several times.
 fn is_decoded_at_once(bytes: &[u8], most: u64) -> bool {
@@ -86,16 +90,24 @@ impl Pipeline {
         decode_within(bytes, &self.decoding, &self.memory, reduction.as_ref())
     }
 
+    /// Encodes an image. If the caller leaves, the encoder of a large image is stopped.
     pub(crate) async fn encode(
         &self,
         image: &Arc<RgbImage>,
         output: OutputFormat,
     ) -> Result<Vec<u8>, PipelineError> {
         let pixels = u64::from(image.width()) * u64::from(image.height());
-        if pixels <= output.max_pixels_at_once() {
+        let at_once = output.max_pixels_at_once();
+        if pixels <= at_once {
             return Ok(encode(image, output)?);
         }
+        output.check_size(image.dimensions())?;
         let image = Arc::clone(image);
+        let is_large = pixels / ENCODED_APART > at_once;
+        if let Some(encoders) = self.encoders.as_ref().filter(|_| is_large) {
+            let (_process, encode) = encoders.prepare(image, output);
+            return Ok(self.long_pool.run(Stage::Begin, encode).await??);
+        }
         let encode = move || encode(&image, output);
         Ok(self.long_pool.run(Stage::Begin, encode).await??)
     }

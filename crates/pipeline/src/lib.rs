@@ -19,6 +19,7 @@ use facescan_telemetry::metrics::Metrics;
 
 use self::{
     core::work::WorkLimit,
+    encoder_process::EncoderProcesses,
     models::{Models, grader::Grader, preprocessing::Preprocessing},
 };
 use crate::admission::priority_semaphore::PrioritySemaphore;
@@ -28,6 +29,7 @@ mod codec;
 pub mod context;
 pub mod core;
 mod drive;
+pub mod encoder_process;
 pub mod ingest;
 pub mod models;
 pub mod operation;
@@ -64,6 +66,8 @@ pub struct Pipeline {
     pub decoding: DecodeOptions,
     /// The decoder of reduced JPEGs. `None` if the settings name none.
     pub turbojpeg: Option<Arc<TurboJpeg>>,
+    /// Encode large images. `None` if this process does, which cannot stop every encoder.
+    pub encoders: Option<EncoderProcesses>,
     /// The pool of pixel memory that images are decoded into.
     pub memory: Arc<PixelMemory>,
     /// The device of each task.

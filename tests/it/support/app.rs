@@ -26,7 +26,7 @@ use facescan_inference::{
     prepare::prepare,
     registry::Registry,
 };
-use facescan_pipeline::ingest::fetch::Fetcher;
+use facescan_pipeline::{encoder_process::EncoderProcesses, ingest::fetch::Fetcher};
 use http_body_util::BodyExt;
 use image::{DynamicImage, ImageFormat};
 use serde_json::Value;
@@ -157,6 +157,17 @@ impl TestApp {
         let (data, config) = Self::configured(settings);
         let parts = Parts {
             fetcher: Some(fetcher),
+            ..Parts::new(backend())
+        };
+        Self::over(data, parts.start(config).await.unwrap()).await
+    }
+
+    /// Starts an application that encodes large images in processes of the built binary.
+    pub async fn encoding_apart() -> Self {
+        let (data, config) = Self::configured(&[]);
+        let program = env!("CARGO_BIN_EXE_facescan").into();
+        let parts = Parts {
+            encoders: Some(EncoderProcesses::new(program)),
             ..Parts::new(backend())
         };
         Self::over(data, parts.start(config).await.unwrap()).await
