@@ -25,6 +25,11 @@ LIMIT = 4 << 30
 JSON, MSGPACK, NDJSON, FORM = "application/json", "application/msgpack", "application/x-ndjson", "multipart/form-data; boundary=b"
 
 
+def process_fields(pid: int) -> list[str]:
+    """Returns the fields of a process behind its name, which can have spaces."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+
+
 @dataclass(frozen=True)
 class Response:
     """The status is 0 if the connection ended without a response, and `body` then has the reason."""
@@ -198,8 +203,14 @@ class Target(Installation):
         return next((int(line.split()[1]) << 10 for line in lines if line.startswith(field)), 0)
 
     def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self.server.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Returns the time of the server and of the processes that it started."""
+        ticks = sum(map(int, process_fields(self.server.pid)[11:15]))
+        for task in Path(f"/proc/{self.server.pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                # It may have ended meanwhile, and then counts as one that the server waited for.
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    ticks += sum(map(int, process_fields(int(child))[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def states(self, size: int) -> None:
         """Notes the bytes that an attack has in flight."""

@@ -16,6 +16,8 @@ from .target import MSGPACK, PHOTO, Response, Target
 
 BLUR = {"op": "gaussian_blur", "kernel": 255, "sigma": 100}
 SMALL = {"op": "resize", "width": 64, "height": 64}
+# Its AVIF takes eight seconds of a core.
+MEDIUM = {"op": "resize", "width": 2_880, "height": 2_880}
 # The cores that bob's own requests take, and a little more.
 CORES = 0.8
 # When items of a batch have begun although bob's requests go before them (`admission.bulk_max_wait_ms`), and when bob comes.
@@ -87,14 +89,14 @@ def batch(operation: str, end: str, count: int = 200, **options: object) -> Call
     return run
 
 
-def disconnected(path: str, **query: object) -> Callable[[Target, Report], None]:
+def disconnected(path: str, write: Callable[[int], bytes] = large, **query: object) -> Callable[[Target, Report], None]:
     """Returns an attack whose clients go away; their work must end."""
 
     def run(target: Target, report: Report) -> None:
         options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
 
-        def impatient(_: int) -> Response:
-            return target.alice.request("POST", f"{path}?{options}", large(), "application/octet-stream", timeout=2)
+        def impatient(number: int) -> Response:
+            return target.alice.request("POST", f"{path}?{options}", write(number), "application/octet-stream", timeout=2)
 
         at_once(4, impatient)
         at_rest(target, report, "the clients left")
@@ -185,6 +187,9 @@ ATTACKS = [
     pixels(
         "a batch with large inputs, deleted", batch("detect", "delete", 64, det_size=4096, second_det_size=4064), seconds=60, delay=DELAY_S
     ),
+    pixels("a batch of AVIF, cancelled", batch("process", "cancel", operations=[MEDIUM], format="avif"), seconds=60, delay=DELAY_S),
     pixels("clients that leave", disconnected("/process", operations=[BLUR] * 16)),
     pixels("clients that leave their enhancement", disconnected("/enhance", denoise="true", clahe="true")),
+    pixels("clients that leave their AVIF", disconnected("/process", tiny, operations=[MEDIUM], format="avif")),
+    pixels("clients that leave their WebP", disconnected("/process", operations=[{"op": "grayscale"}], format="webp")),
 ]
