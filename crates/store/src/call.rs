@@ -8,7 +8,7 @@
 
 use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection as _, Postgres, Sqlite};
+use sqlx::{Connection as _, PgConnection, Postgres, Sqlite};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::connection::Connection;
@@ -80,6 +80,16 @@ impl CallConnection {
         Ok(transaction)
     }
 
+    /// Begins a transaction for one call of the database, if that is more than one statement. It checks the tables itself.
+    pub(crate) async fn begin_one(&mut self) -> Result<Transaction<'_>, StoreError> {
+        Ok(match &mut self.connection {
+            PooledConnection::Postgres(connection) => Transaction::OfStatement(connection),
+            PooledConnection::Sqlite(connection) => {
+                Transaction::Sqlite(connection.begin_with(Sqlite::BEGIN_WRITE).await?)
+            }
+        })
+    }
+
     fn begin(
         &mut self,
         postgres: &'static str,
@@ -135,6 +145,8 @@ impl Drop for CallConnection {
 pub(crate) enum Transaction<'c> {
     Postgres(sqlx::Transaction<'c, Postgres>),
     Sqlite(sqlx::Transaction<'c, Sqlite>),
+    /// The transaction that Postgres makes of each statement.
+    OfStatement(&'c mut PgConnection),
 }
 
 impl<'c> Transaction<'c> {
@@ -143,6 +155,7 @@ impl<'c> Transaction<'c> {
         match self {
             Self::Postgres(transaction) => Connection::Postgres(transaction),
             Self::Sqlite(transaction) => Connection::Sqlite(transaction),
+            Self::OfStatement(connection) => Connection::Postgres(connection),
         }
     }
 
@@ -151,6 +164,7 @@ impl<'c> Transaction<'c> {
             match self {
                 Self::Postgres(transaction) => transaction.commit().await?,
                 Self::Sqlite(transaction) => transaction.commit().await?,
+                Self::OfStatement(_) => {}
             }
             Ok(())
         })
@@ -222,7 +236,8 @@ macro_rules! snapshot {
 }
 
 /// Runs statements in a transaction that changes rows, if the tables are those of this version of the program. With `no_limit`,
-/// the call may take longer than other calls. With `bulk`, it lets other calls go first.
+/// the call may take longer than other calls. With `bulk`, it lets other calls go first. With `one`, it calls the database once, and
+/// that call checks the tables.
 macro_rules! change {
     ($store:expr, $name:literal, |$connection:ident| $statements:expr) => {
         $crate::call::transaction!(
@@ -241,6 +256,11 @@ macro_rules! change {
             (writer, begin_write),
             |$connection| $statements
         )
+    };
+    ($store:expr, $name:literal, one, |$connection:ident| $statements:expr) => {
+        $crate::call::transaction!($store, observe, $name, (writer, begin_one), |$connection| {
+            $statements
+        })
     };
     ($store:expr, $name:literal, bulk, |$connection:ident| $statements:expr) => {
         $crate::call::transaction!(

@@ -70,6 +70,17 @@ impl Connection<'_> {
         self.fetch(Numbered::new(query.text(), params)?).await
     }
 
+    /// Runs a query whose text is made for this call, and returns its rows.
+    ///
+    /// The text must have no part that comes from a caller.
+    pub(crate) async fn fetch_all_text<R: Record>(
+        &mut self,
+        query: &str,
+        params: &Params<'_>,
+    ) -> Result<Vec<R>, sqlx::Error> {
+        self.fetch(Numbered::new(query, params)?).await
+    }
+
     /// Runs a query whose text is made for this call, so that its plan is not kept, and returns its rows.
     ///
     /// The text must have no part that comes from a caller.

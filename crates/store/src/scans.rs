@@ -9,9 +9,11 @@ mod read;
 mod records;
 mod rows;
 mod save;
+mod save_new;
 mod sources;
 mod writer;
 
 pub use check::check_scan;
+pub(crate) use new_rows::ScanToSave;
 pub use records::*;
-pub(crate) use save::{ScanToSave, save_scans};
+pub(crate) use save::save_scans;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
 
 use crate::connection::Connection;
 use crate::error::StoreError;
@@ -15,6 +15,19 @@ use crate::record::record;
 
 const APPLIED: Statement =
     Statement::untested("SELECT version, checksum, success FROM _sqlx_migrations");
+
+/// A condition in a statement that [`check`] would pass, with the values of [`known`].
+pub(crate) const IS_KNOWN: &str = "(SELECT count(*) = :known AND count(CASE WHEN success AND checksum IN (:checksums) THEN 1 END) = :known \
+     FROM _sqlx_migrations)";
+
+/// Returns the number of migrations, and the checksum of each.
+pub(crate) fn known(migrator: &Migrator) -> (i64, Vec<Vec<u8>>) {
+    let checksums: Vec<_> = migrator
+        .iter()
+        .map(|known| known.checksum.to_vec())
+        .collect();
+    (checksums.len() as i64, checksums)
+}
 
 record! {
     struct AppliedMigration {

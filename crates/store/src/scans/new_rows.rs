@@ -10,6 +10,25 @@ use crate::error::StoreError;
 use crate::times::to_the_microsecond;
 use crate::values::{Digest, Value};
 
+/// A scan to be saved.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanToSave<'a> {
+    pub(crate) scan: &'a NewScan,
+    /// The batch that makes it. `None` if a request does.
+    pub(crate) batch: Option<Uuid>,
+}
+
+impl<'a> ScanToSave<'a> {
+    pub(crate) fn from_request(scan: &'a NewScan) -> Self {
+        Self { scan, batch: None }
+    }
+
+    /// Returns what no two images have in common.
+    pub(super) fn image_key(&self) -> (&'a str, &'a [u8; 32]) {
+        (&self.scan.tenant, &self.scan.image.sha256)
+    }
+}
+
 /// The image of a scan to be inserted.
 pub(super) struct NewImageRow<'a> {
     scan: &'a NewScan,
@@ -22,6 +41,9 @@ pub(super) struct NewImageRow<'a> {
 }
 
 impl<'a> NewImageRow<'a> {
+    pub(super) const INTO: &'static str = "images (id, tenant, sha256, byte_size, width, height, format, orientation, \
+         perceptual_hash, created_at)";
+
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if a size of the image is too large.
@@ -164,6 +186,7 @@ impl<'a> NewFaceRow<'a> {
 
 /// A vector of a face or of a whole image to be inserted.
 pub(super) struct NewVectorRow<'a> {
+    image_id: &'a Uuid,
     /// The face or the scan.
     id: &'a Uuid,
     vector_space: &'a String,
@@ -182,6 +205,7 @@ impl<'a> NewVectorRow<'a> {
     pub(super) fn from_face(face: &NewFaceRow<'a>) -> Option<Self> {
         let embedding = face.face.embedding.as_ref()?;
         Some(Self {
+            image_id: &face.scan.image_id,
             id: &face.face.id,
             vector_space: &embedding.vector_space,
             precision: Some(embedding.precision.name().to_owned()),
@@ -192,9 +216,10 @@ impl<'a> NewVectorRow<'a> {
     }
 
     /// Returns the vector of the whole image.
-    pub(super) fn from_scan(scan: &NewScanRow<'a>) -> Option<Self> {
+    pub(super) fn from_scan(scan: &'a NewScanRow<'a>) -> Option<Self> {
         let embedding = scan.scan.record.image_embedding.as_ref()?;
         Some(Self {
+            image_id: &scan.image_id,
             id: &scan.scan.id,
             vector_space: &embedding.vector_space,
             precision: embedding.precision.map(|it| it.name().to_owned()),
@@ -213,6 +238,19 @@ impl<'a> NewVectorRow<'a> {
             &self.dim,
             &self.norm,
             self.vector,
+        ]
+    }
+    /// Returns the id of the image and the values.
+    pub(super) fn values_with_image(&self) -> [&dyn Value; 7] {
+        let [id, vector_space, precision, dim, norm, vector] = self.values();
+        [
+            self.image_id,
+            id,
+            vector_space,
+            precision,
+            dim,
+            norm,
+            vector,
         ]
     }
 }

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use super::records::{NewScan, SavedScan};
 use crate::error::StoreError;
 
-/// The most scans of one transaction, and the number of faces with which it gets no more scans.
-const MAX_SCANS: usize = 64;
-const MAX_FACES: usize = 1000;
+/// The most scans of one transaction, and the most faces if it has several. SQLite takes longer for each value the more there are.
+const MAX_SCANS: usize = 32;
+pub(super) const MAX_FACES: usize = 64;
 
 /// The scans that wait for the writer. A task saves them as long as there are any.
 #[derive(Default)]
@@ -69,14 +69,18 @@ impl Writing<'_> {
         let mut state = self.queue.lock();
         let mut group = Vec::new();
         let mut faces = 0;
-        while group.len() < MAX_SCANS && faces < MAX_FACES {
-            let Some(it) = state.waiting.pop_front() else {
-                break;
-            };
-            if !it.reply.is_closed() {
-                faces += it.scan.faces.len();
-                group.push(it);
+        while group.len() < MAX_SCANS
+            && let Some(it) = state.waiting.pop_front()
+        {
+            if it.reply.is_closed() {
+                continue;
             }
+            faces += it.scan.faces.len();
+            if faces > MAX_FACES && !group.is_empty() {
+                state.waiting.push_front(it);
+                break;
+            }
+            group.push(it);
         }
         self.has_ended = group.is_empty();
         state.is_writing = !self.has_ended;

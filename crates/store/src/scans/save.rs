@@ -5,15 +5,14 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use super::find::{add_faces, faces_of_scans, scans_by_keys};
-use super::new_rows::{NewFaceRow, NewImageRow, NewScanRow, NewVectorRow};
-use super::records::{NewScan, SavedScan, StoredScan};
+use super::new_rows::{NewFaceRow, NewImageRow, NewScanRow, NewVectorRow, ScanToSave};
+use super::records::{SavedScan, StoredScan};
 use super::sources::add_sources;
 use crate::call::change;
 use crate::collections::detach_scans;
 use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::values::{Many, Rows};
@@ -26,28 +25,16 @@ crate::prepared::statements! {
 
 /// Inserts images or finds them. The update locks their rows until the transaction ends, so that writers of the same image wait
 /// for each other.
-const UPSERT_IMAGES: Statement = Statement::untested(
-    "INSERT INTO images (id, tenant, sha256, byte_size, width, height, format, orientation, perceptual_hash, created_at) \
-     VALUES :rows ON CONFLICT (tenant, sha256) DO UPDATE \
-     SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
-     RETURNING id, tenant, sha256",
-);
+fn upsert_images_text() -> String {
+    format!(
+        "INSERT INTO {} VALUES :rows ON CONFLICT (tenant, sha256) DO UPDATE \
+         SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \
+         RETURNING id, tenant, sha256",
+        NewImageRow::INTO
+    )
+}
 
 const SCANS_PER_ROUND: usize = 64;
-
-/// A scan to be saved.
-#[derive(Clone, Copy)]
-pub(crate) struct ScanToSave<'a> {
-    pub(crate) scan: &'a NewScan,
-    /// The batch that makes it. `None` if a request does.
-    pub(crate) batch: Option<Uuid>,
-}
-
-impl<'a> ScanToSave<'a> {
-    pub(crate) fn from_request(scan: &'a NewScan) -> Self {
-        Self { scan, batch: None }
-    }
-}
 
 record! {
     struct ImageRow {
@@ -77,13 +64,13 @@ pub(crate) async fn save_scans(
 ) -> Result<Vec<SavedScan>, StoreError> {
     let mut saved: Vec<(usize, SavedScan)> = Vec::with_capacity(scans.len());
     let mut waiting: Vec<(usize, ScanToSave<'_>)> = scans.iter().copied().enumerate().collect();
-    waiting.sort_by_key(|(_, it)| image_key(it.scan));
+    waiting.sort_by_key(|(_, it)| it.image_key());
     // A round has one scan of each image, because a statement does not write a row twice.
     while !waiting.is_empty() {
         let mut images = HashSet::new();
-        let (round, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, it)| {
-            images.len() < SCANS_PER_ROUND && images.insert(image_key(it.scan))
-        });
+        let (round, later): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|(_, it)| images.len() < SCANS_PER_ROUND && images.insert(it.image_key()));
         let (places, round): (Vec<usize>, Vec<ScanToSave<'_>>) = round.into_iter().unzip();
         saved.extend(
             places
@@ -94,10 +81,6 @@ pub(crate) async fn save_scans(
     }
     saved.sort_by_key(|(place, _)| *place);
     Ok(saved.into_iter().map(|(_, saved)| saved).collect())
-}
-
-fn image_key(scan: &NewScan) -> (&str, &[u8; 32]) {
-    (&scan.tenant, &scan.image.sha256)
 }
 
 /// Saves scans of different images.
@@ -133,10 +116,11 @@ async fn upsert_images(
     let rows: Result<Vec<_>, _> = scans.iter().map(|it| NewImageRow::new(it.scan)).collect();
     let rows = rows?;
     let rows: Vec<_> = rows.iter().map(NewImageRow::values).collect();
+    let statement = upsert_images_text();
     let mut ids = HashMap::with_capacity(scans.len());
     for rows in pieces(&rows) {
         let values = params!(rows = Rows(rows));
-        let found: Vec<ImageRow> = connection.fetch_all(UPSERT_IMAGES, values).await?;
+        let found: Vec<ImageRow> = connection.fetch_all_text(&statement, values).await?;
         ids.extend(found.into_iter().map(|it| ((it.tenant, it.sha256), it.id)));
     }
     let id_of = |it: &ScanToSave<'_>| ids.get(&(it.scan.tenant.clone(), it.scan.image.sha256));

@@ -10,7 +10,6 @@ use crate::call::change;
 use crate::connection::{Connection, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::to_the_microsecond;
 use crate::values::{Digest, Rows, Value};
@@ -20,11 +19,6 @@ crate::prepared::statements! {
     const LOCK_IMAGE =
         "UPDATE images SET tenant = tenant WHERE tenant = :tenant AND id = :image_id RETURNING id";
 }
-
-const UPSERT_SOURCES: Statement = Statement::untested(
-    "INSERT INTO image_sources (image_id, source_key, source_id, source_url, seen_at) VALUES :rows \
-     ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at",
-);
 
 impl Store {
     /// Records that a stored image was seen at a source.
@@ -54,7 +48,7 @@ impl Store {
 }
 
 /// A source of an image to be inserted.
-struct NewSourceRow {
+pub(super) struct NewSourceRow {
     image_id: Uuid,
     key: Digest,
     id: Option<String>,
@@ -63,8 +57,11 @@ struct NewSourceRow {
 }
 
 impl NewSourceRow {
+    pub(super) const INTO: &'static str =
+        "image_sources (image_id, source_key, source_id, source_url, seen_at)";
+
     /// Returns `None` for a source without a name and an address.
-    fn new(image_id: Uuid, source: &Source) -> Option<Self> {
+    pub(super) fn new(image_id: Uuid, source: &Source) -> Option<Self> {
         let present = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (id, url) = (present(&source.id), present(&source.url));
         if id.is_none() && url.is_none() {
@@ -79,7 +76,7 @@ impl NewSourceRow {
         })
     }
 
-    fn values(&self) -> [&dyn Value; 5] {
+    pub(super) fn values(&self) -> [&dyn Value; 5] {
         [
             &self.image_id,
             &self.key,
@@ -99,9 +96,13 @@ pub(super) async fn add_sources(
         .filter_map(|(image_id, source)| NewSourceRow::new(image_id, source))
         .collect();
     let rows: Vec<_> = rows.iter().map(NewSourceRow::values).collect();
+    let statement = format!(
+        "INSERT INTO {} VALUES :rows ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at",
+        NewSourceRow::INTO
+    );
     for rows in pieces(&rows) {
         let values = params!(rows = Rows(rows));
-        connection.execute(UPSERT_SOURCES, values).await?;
+        connection.execute_text(&statement, values).await?;
     }
     Ok(())
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::check::check_scan;
+use super::new_rows::ScanToSave;
 use super::queue::{Reply, WaitingScan};
 use super::records::{NewScan, SavedScan};
-use super::save::{ScanToSave, save_scans};
+use super::save::save_scans;
+use super::save_new::save_new;
 use crate::call::change;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -60,38 +62,73 @@ impl Store {
     async fn save_waiting_scans(self) {
         let mut writing = self.scan_queue().writing();
         while let Some(group) = writing.next_group() {
-            let scans: Vec<ScanToSave<'_>> = group
-                .iter()
-                .map(|it| ScanToSave::from_request(&it.scan))
-                .collect();
-            let result = change!(self, "save_scans", |connection| {
-                // The others do not wait as long as one whose image is locked.
-                if scans.len() > 1 {
-                    connection.limit_lock_waits().await?;
-                }
-                save_scans(connection, &scans).await
+            let scans = scans_of(&group);
+            let new = change!(self, "save_new_scans", one, |connection| {
+                save_new(connection, &scans).await
             });
-            reply_to(group, result);
+            let new = match new {
+                Ok(new) => new,
+                Err(error) => {
+                    reply_with(group, error);
+                    continue;
+                }
+            };
+            let mut rest = Vec::new();
+            for it in group {
+                let image_id = it.scan.image.id;
+                if new.contains(&image_id) {
+                    reply(it, Reply::Ended(Ok(SavedScan::Written { image_id })));
+                } else {
+                    rest.push(it);
+                }
+            }
+            if !rest.is_empty() {
+                self.save_others(rest).await;
+            }
+        }
+    }
+
+    /// Saves waiting scans whose images may be stored, or which have too many faces for one call.
+    async fn save_others(&self, group: Vec<WaitingScan>) {
+        let scans = scans_of(&group);
+        let result = change!(self, "save_scans", |connection| {
+            // The others do not wait as long as one whose image is locked.
+            if scans.len() > 1 {
+                connection.limit_lock_waits().await?;
+            }
+            save_scans(connection, &scans).await
+        });
+        match result {
+            Ok(saved) => {
+                for (it, saved) in group.into_iter().zip(saved) {
+                    reply(it, Reply::Ended(Ok(saved)));
+                }
+            }
+            Err(error) => reply_with(group, error),
         }
     }
 }
 
-fn reply_to(group: Vec<WaitingScan>, result: Result<Vec<SavedScan>, StoreError>) {
-    // A caller that no longer waits gets no reply.
-    let reply = |it: WaitingScan, reply| it.reply.send(reply).ok();
-    match result {
-        Ok(saved) => {
-            for (it, saved) in group.into_iter().zip(saved) {
-                reply(it, Reply::Ended(Ok(saved)));
-            }
-        }
-        Err(StoreError::Unavailable(error)) if !matches!(error, sqlx::Error::Database(_)) => {
+fn scans_of(group: &[WaitingScan]) -> Vec<ScanToSave<'_>> {
+    let scans = group.iter().map(|it| ScanToSave::from_request(&it.scan));
+    scans.collect()
+}
+
+/// A caller that no longer waits gets no reply.
+fn reply(it: WaitingScan, reply: Reply) {
+    it.reply.send(reply).ok();
+}
+
+/// Replies after a transaction that failed.
+fn reply_with(group: Vec<WaitingScan>, error: StoreError) {
+    match error {
+        StoreError::Unavailable(error) if !matches!(error, sqlx::Error::Database(_)) => {
             let error = Arc::new(error);
             for it in group {
                 reply(it, Reply::Ended(Err(unavailable(&error))));
             }
         }
-        Err(_) => {
+        _ => {
             for WaitingScan { scan, reply } in group {
                 reply.send(Reply::Alone(scan)).ok();
             }
