@@ -28,6 +28,7 @@ mod erasures;
 mod error;
 mod json_text;
 mod keys;
+mod last_failure;
 mod libraries;
 mod migrations;
 mod named;

@@ -33,7 +33,7 @@ pub struct ChunkNotifications {
 impl Store {
     /// Returns what wakes the workers of other processes. `None` if one process has the database for itself.
     pub fn notifications(&self) -> Option<ChunkNotifications> {
-        let Pools::Postgres(pool) = self.pools() else {
+        let Pools::Postgres { pool, .. } = self.pools() else {
             return None;
         };
         Some(ChunkNotifications {

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::call::{CallConnection, PooledConnection};
 use crate::error::StoreError;
+use crate::last_failure::LastFailure;
 
 /// The number of connections to the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,10 @@ pub struct ConnectionCounts {
 #[derive(Clone)]
 pub(crate) enum Pools {
     /// Reads and writes use one pool.
-    Postgres(PgPool),
+    Postgres {
+        pool: PgPool,
+        last_failure: LastFailure,
+    },
     /// SQLite allows one writer at a time, so writes have a pool of one connection. `None` if reads use the same one.
     Sqlite {
         read: SqlitePool,
@@ -37,7 +41,7 @@ impl Pools {
     pub(crate) fn reader(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
         Box::pin(async move {
             Ok(CallConnection::new(match self {
-                Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+                Self::Postgres { pool, .. } => PooledConnection::Postgres(pool.acquire().await?),
                 Self::Sqlite { read, .. } => PooledConnection::Sqlite(read.acquire().await?),
             }))
         })
@@ -47,7 +51,7 @@ impl Pools {
     pub(crate) fn writer(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
         Box::pin(async move {
             Ok(CallConnection::new(match self {
-                Self::Postgres(pool) => PooledConnection::Postgres(pool.acquire().await?),
+                Self::Postgres { pool, .. } => PooledConnection::Postgres(pool.acquire().await?),
                 Self::Sqlite { read, write, .. } => {
                     let pool = write.as_ref().unwrap_or(read);
                     PooledConnection::Sqlite(pool.acquire().await?)
@@ -60,17 +64,24 @@ impl Pools {
     pub(crate) fn bulk_writer(&self) -> BoxFuture<'_, Result<CallConnection, StoreError>> {
         Box::pin(async move {
             let turn = match self {
-                Self::Postgres(_) => None,
+                Self::Postgres { .. } => None,
                 Self::Sqlite { bulk, .. } => Arc::clone(bulk).acquire_owned().await.ok(),
             };
             Ok(self.writer().await?.with_turn(turn))
         })
     }
 
+    /// Records that a call found the database unavailable.
+    pub(crate) fn note_failure(&self) {
+        if let Self::Postgres { last_failure, .. } = self {
+            last_failure.note();
+        }
+    }
+
     /// Returns the number of connections now.
     pub(crate) fn counts(&self) -> ConnectionCounts {
         match self {
-            Self::Postgres(pool) => ConnectionCounts::from_pools([Some(pool)]),
+            Self::Postgres { pool, .. } => ConnectionCounts::from_pools([Some(pool)]),
             Self::Sqlite { read, write, .. } => {
                 ConnectionCounts::from_pools([Some(read), write.as_ref()])
             }
@@ -80,7 +91,7 @@ impl Pools {
     /// Waits for the calls in progress and closes every connection.
     pub(crate) async fn close(&self) {
         match self {
-            Self::Postgres(pool) => pool.close().await,
+            Self::Postgres { pool, .. } => pool.close().await,
             Self::Sqlite { read, write, .. } => {
                 read.close().await;
                 if let Some(write) = write {

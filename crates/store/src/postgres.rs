@@ -2,24 +2,41 @@
 
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
-use sqlx::{PgConnection, Postgres};
+use sqlx::{Connection as _, PgConnection, Postgres};
 
 use crate::dialect::{Dialect, FilePurge, PLANS};
 use crate::error::StoreError;
+use crate::last_failure::LastFailure;
 use crate::migrations;
 use crate::pools::Pools;
 use crate::settings::StoreSettings;
+
+/// How long a connection that worked is taken to work, if no call has failed since. A test takes as long as the look-up of a scan.
+const TRUSTED_IDLE: Duration = Duration::from_millis(100);
 
 /// Opens a pool that connects on first use. After the server was unavailable, the pool connects again on the next use.
 pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreError> {
     let options = encrypted(PgConnectOptions::from_str(url)?, url);
     let options = options.application_name("facescan");
+    let last_failure = LastFailure::default();
+    let failure = last_failure.clone();
     let pool = PgPoolOptions::new()
         .max_connections(settings.max_connections.max(1))
         .acquire_timeout(settings.acquire_timeout)
+        .test_before_acquire(false)
+        .before_acquire(move |connection, state| {
+            let is_trusted = state.idle_for < TRUSTED_IDLE && !failure.is_within(state.idle_for);
+            Box::pin(async move {
+                if !is_trusted {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .after_connect(|connection, _| {
             Box::pin(async move {
                 sqlx::raw_sql(PLANS).execute(connection).await?;
@@ -27,7 +44,7 @@ pub(crate) fn open(url: &str, settings: &StoreSettings) -> Result<Pools, StoreEr
             })
         })
         .connect_lazy_with(options);
-    Ok(Pools::Postgres(pool))
+    Ok(Pools::Postgres { pool, last_failure })
 }
 
 /// Requires TLS and a certificate of the host if the host is not this machine and nobody has chosen. The driver's own default

@@ -198,13 +198,18 @@ impl Store {
         self.inner.observer.observe(name, None, call).await
     }
 
-    /// Names the tables as the reason if a statement failed because they belong to another version.
+    /// Names the tables as the reason if a statement failed because they belong to another version. Notes that the database is
+    /// unavailable.
     async fn explain<T: Send>(
         &self,
         call: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         match call.await {
             Err(error) if error.may_be_another_schema() => Err(self.reason(error).await),
+            Err(error @ StoreError::Unavailable(_)) => {
+                self.inner.pools.note_failure();
+                Err(error)
+            }
             result => result,
         }
     }

@@ -80,7 +80,7 @@ pub struct VectorIndexes {
 impl Store {
     /// Returns the searches for similar vectors inside the database. `None` if the database cannot compare vectors.
     pub fn vector_indexes(&self) -> Option<VectorIndexes> {
-        let Pools::Postgres(pool) = self.pools() else {
+        let Pools::Postgres { pool, .. } = self.pools() else {
             return None;
         };
         Some(VectorIndexes {
