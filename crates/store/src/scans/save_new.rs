@@ -29,14 +29,10 @@ pub(super) async fn save_new(
     connection: &mut Connection<'_>,
     scans: &[ScanToSave<'_>],
 ) -> Result<HashSet<Uuid>, StoreError> {
-    let few = scans.iter().copied();
-    let mut few: Vec<_> = few.filter(|it| it.scan.faces.len() <= MAX_FACES).collect();
-    if few.is_empty() {
+    let scans = with_few_faces(scans);
+    if scans.is_empty() {
         return Ok(HashSet::new());
     }
-    // Two calls that save the same images then do not wait for each other.
-    few.sort_by_key(ScanToSave::image_key);
-    let scans = few;
     let images: Result<Vec<_>, _> = scans.iter().map(|it| NewImageRow::new(it.scan)).collect();
     let images = images?;
     let sources: Vec<_> = scans
@@ -85,6 +81,16 @@ pub(super) async fn save_new(
     );
     let new: Vec<Uuid> = connection.fetch_all_text(&text, values).await?;
     Ok(new.into_iter().collect())
+}
+
+/// Returns the scans for one call in the order of their images, so that two calls that save the same ones do not wait for each other.
+fn with_few_faces<'a>(scans: &[ScanToSave<'a>]) -> Vec<ScanToSave<'a>> {
+    let scans = scans.iter().copied();
+    let mut few: Vec<_> = scans
+        .filter(|it| it.scan.faces.len() <= MAX_FACES)
+        .collect();
+    few.sort_by_key(ScanToSave::image_key);
+    few
 }
 
 /// A table with rows of images.
