@@ -1,4 +1,4 @@
-//! The writer of scans. It saves those of concurrent calls in one transaction.
+//! The writer of scans. It saves those of concurrent calls together.
 
 use std::io;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::store::Store;
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
     ///
-    /// Concurrent calls are saved in one transaction. If it fails because of one of them, or waits for a second for an image that is
-    /// locked, each has a transaction of its own. A call that is dropped while it waits writes nothing; one that is dropped later
-    /// can still write.
+    /// Concurrent calls are saved together: those of new images with one call of the database, and then the others in one
+    /// transaction. If that fails because of one of them, or waits for a second for an image that is locked, each has a transaction
+    /// of its own. A call that is dropped while it waits writes nothing; one that is dropped later can still write.
     ///
     /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
     ///
