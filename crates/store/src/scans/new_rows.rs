@@ -240,6 +240,7 @@ impl<'a> NewVectorRow<'a> {
             self.vector,
         ]
     }
+
     /// Returns the id of the image and the values.
     pub(super) fn values_with_image(&self) -> [&dyn Value; 7] {
         let [id, vector_space, precision, dim, norm, vector] = self.values();
