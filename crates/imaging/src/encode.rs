@@ -72,6 +72,17 @@ impl OutputFormat {
         }
     }
 
+    /// Returns the memory of the encoder for an image of `pixels` pixels, in bytes, beside the image and the file. It is that of
+    /// `facescan encode-image` for noise, the most, with a copy of both. JPEG and PNG are written row by row.
+    pub fn encoder_memory(self, pixels: u64) -> u64 {
+        let bytes_a_pixel = match self {
+            Self::Jpeg { .. } | Self::Png => 0,
+            Self::Webp => 11,
+            Self::Avif => 71,
+        };
+        pixels.min(self.max_pixels()).saturating_mul(bytes_a_pixel)
+    }
+
     /// Returns the largest number of pixels that the encoder takes without a checkpoint, in about 20 ms. The encoders of
     /// WebP and AVIF have none; those of JPEG and PNG have some in images of every size.
     pub fn max_pixels_at_once(self) -> u64 {

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use facescan_imaging::encode::OutputFormat;
+
 use super::{
     error::PipelineError,
     options::DetectOptions,
@@ -38,6 +40,11 @@ pub(crate) fn detection(options: &DetectOptions) -> u64 {
 /// Returns the memory of a result and of the work that makes it. The budget of a response refuses more before it is allocated.
 pub(crate) fn result(bytes: u64) -> u64 {
     bytes.min(MAX_BYTES as u64)
+}
+
+/// Returns the memory of the files of images of `pixels` pixels in all, and of the work of their encoder.
+pub(crate) fn encoding(pixels: u64, output: OutputFormat) -> u64 {
+    result(samples(pixels)).saturating_add(output.encoder_memory(pixels))
 }
 
 /// Returns the memory of an image's samples.

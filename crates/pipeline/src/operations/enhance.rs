@@ -30,7 +30,7 @@ use crate::{
 
 pub use finish_job::FinishJob;
 
-/// The memory for each pixel of the enhanced image, in bytes: the steps before and after, and the encoded result.
+/// The memory for each pixel of the enhanced image, in bytes: the steps before and after.
 const ENHANCED_BYTES: u64 = 17;
 
 impl Plan for EnhancePlan {
@@ -62,10 +62,10 @@ impl Plan for EnhancePlan {
 
     fn memory(&self, size: Size) -> u64 {
         let enhanced = work::pixels(work::upscaled(size, self.options.upscale));
-        let each = ENHANCED_BYTES + self.output().surcharge();
+        let encoding = memory::samples(enhanced) + memory::encoding(enhanced, self.output());
         let search = self.detection().map_or(0, memory::detection);
-        let enhancing = memory::samples(work::pixels(size)) + enhanced * each;
-        memory::decoding(size).max(enhancing + search)
+        let enhancing = (enhanced * ENHANCED_BYTES).max(encoding) + search;
+        memory::decoding(size).max(memory::samples(work::pixels(size)) + enhancing)
     }
 
     async fn run(

@@ -47,8 +47,7 @@ impl ProcessPlan {
             most = most.max(original + samples(current + after + cut) + search);
             current = after;
         }
-        let encoded = memory::result(current.saturating_mul(self.encoded_bytes()));
-        most.max(original + samples(current) + encoded)
+        most.max(original + samples(current) + self.encoding_memory(current))
     }
 
     /// Returns the most pixels that faces cut out of images of `pixels` pixels may have, at any operation after it.
@@ -57,12 +56,14 @@ impl ProcessPlan {
         most.min(self.max_pixels)
     }
 
-    /// Returns the bytes for each pixel of an encoded image and of the work of its encoder.
-    fn encoded_bytes(&self) -> u64 {
+    /// Returns the memory of the files of images of `pixels` pixels in all, and of the work that makes them.
+    fn encoding_memory(&self, pixels: u64) -> u64 {
         match (self.format, self.steps.last()) {
-            (ProcessedFormat::Npy, Some(Step::Normalize { .. })) => FLOAT_FILE,
-            (ProcessedFormat::Npy, _) => memory::SAMPLES,
-            _ => memory::SAMPLES + self.output().surcharge(),
+            (ProcessedFormat::Npy, Some(Step::Normalize { .. })) => {
+                memory::result(pixels.saturating_mul(FLOAT_FILE))
+            }
+            (ProcessedFormat::Npy, _) => memory::result(samples(pixels)),
+            _ => memory::encoding(pixels, self.output()),
         }
     }
 }
@@ -76,8 +77,13 @@ mod tests {
     use facescan_config::{Config, DetSize, DetectionRequest, Sources};
 
     fn memory(operations: &str, size: Size) -> u64 {
+        memory_of_files(operations, None, size)
+    }
+
+    fn memory_of_files(operations: &str, format: Option<ProcessedFormat>, size: Size) -> u64 {
         let mut request = ProcessRequest {
             operations: serde_json::from_str(operations).unwrap(),
+            format,
             detection: DetectionRequest {
                 det_size: Some(DetSize::Side(4096)),
                 second_det_size: Some(4064),
@@ -115,6 +121,20 @@ mod tests {
             let needed = memory(operations, large);
             assert!(needed <= TENANT, "{operations}: {needed}");
         }
+        for format in [ProcessedFormat::Webp, ProcessedFormat::Avif] {
+            let gray = r#"[{"op":"grayscale"}]"#;
+            let needed = memory_of_files(gray, Some(format), large);
+            assert!(needed <= TENANT, "{format:?}: {needed}");
+        }
+    }
+
+    #[test]
+    fn the_encoder_counts() {
+        let enlarged = r#"[{"op":"resize","width":2000,"height":2000}]"#;
+        let needed = |format| memory_of_files(enlarged, Some(format), (10, 10));
+        assert!(needed(ProcessedFormat::Jpeg) <= 7 * 4_000_000);
+        assert!(needed(ProcessedFormat::Webp) >= (6 + 11) * 4_000_000);
+        assert!(needed(ProcessedFormat::Avif) >= (6 + 71) * 4_000_000);
     }
 
     #[test]
