@@ -54,13 +54,13 @@ pub struct Budgets {
 /// The memory for responses that are complete and not read, beside that of the responses of requests in work.
 const UNREAD_BYTES: usize = 16 << 20;
 
-/// One tenant parses two large bodies at a time, and all tenants four. Each takes a thread beside those of the CPU pool.
+/// One tenant parses two large bodies at a time, and all tenants four to eight. Each takes a thread beside those of the CPU pool.
 const LARGE_BODIES: PermitLimits = PermitLimits {
     tenant_images: 2,
     bytes: u64::MAX,
 };
 
-/// One tenant builds two pages of stored results at a time, and all tenants four. Each page has some megabytes of vectors.
+/// One tenant builds two pages of stored results at a time, and all tenants four to eight. Each page has some megabytes of vectors.
 const LARGE_RESPONSES: PermitLimits = LARGE_BODIES;
 
 impl Admission {

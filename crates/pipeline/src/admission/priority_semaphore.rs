@@ -1,7 +1,8 @@
 //! A semaphore with priorities. Interactive images go first. A bulk image that has waited long enough goes before them.
 //!
 //! A permit stands for an image and for the memory that the work on it needs. One tenant gets half of the images and three
-//! quarters of the memory, so that the images of another one always find a permit.
+//! quarters of the memory. Some permits and some memory are left for tenants that have none, so that the images of several tenants,
+//! which can take long, do not keep those of others waiting.
 //!
 //! An image keeps its permit until its end. So bulk images get only a part of the permits for a while after an interactive
 //! image: the next one then finds a free permit, and few runs of models before its own.
@@ -24,6 +25,9 @@ const INTERACTIVE_WINDOW: Duration = Duration::from_secs(1);
 /// The part of the permits that bulk images get in that time: one of so many.
 const BULK_SHARE: usize = 4;
 
+/// The part of the memory that is left for tenants that hold no image: one of so many.
+const RESERVE: u64 = 8;
+
 /// An image that needs at most this part of the memory may go before one that waits for memory: one of so many.
 const SMALL_SHARE: u64 = 16;
 
@@ -36,15 +40,36 @@ pub struct PrioritySemaphore {
 /// The limits of the images that are held decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitLimits {
-    /// The number of images of one tenant, at least one. All tenants have twice as many.
+    /// The number of images of one tenant, at least one. All tenants have twice as many, and then as many for the first image of
+    /// each further tenant.
     pub tenant_images: usize,
     /// The memory of all images in bytes. An image that needs more gets a permit when no other image has one.
     pub bytes: u64,
 }
 
 impl PermitLimits {
-    fn images(&self) -> usize {
-        self.tenant_images.saturating_mul(2)
+    /// Returns the limit for the images of all tenants together.
+    fn shared(&self) -> Held {
+        Held {
+            images: self.tenant_images.saturating_mul(2),
+            bytes: self.bytes - self.bytes / RESERVE,
+        }
+    }
+
+    /// Returns the limit for all images, with the first one of a further tenant.
+    fn total(&self) -> Held {
+        Held {
+            images: self.tenant_images.saturating_mul(4),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Returns the limit for the images of one tenant.
+    fn tenant(&self) -> Held {
+        Held {
+            images: self.tenant_images,
+            bytes: self.bytes / 4 * 3,
+        }
     }
 }
 
@@ -187,18 +212,16 @@ impl State {
             Priority::Interactive => true,
             Priority::Bulk => self.bulk_held < self.bulk_limit(now),
         };
-        let limits = &self.limits;
-        let fits = |held: Held, images: usize, bytes: u64| {
-            let is_within = held.images < images && held.bytes.saturating_add(claim.bytes) <= bytes;
-            held.images == 0 || is_within
+        let fits = |held: Held, limit: Held| {
+            let bytes = held.bytes.saturating_add(claim.bytes);
+            held.images == 0 || held.images < limit.images && bytes <= limit.bytes
         };
-        is_allowed
-            && fits(self.held, limits.images(), limits.bytes)
-            && fits(
-                self.held_by(&claim.tenant),
-                limits.tenant_images,
-                limits.bytes / 4 * 3,
-            )
+        let of_tenant = self.held_by(&claim.tenant);
+        let limit = match of_tenant.images {
+            0 => self.limits.total(),
+            _ => self.limits.shared(),
+        };
+        is_allowed && fits(self.held, limit) && fits(of_tenant, self.limits.tenant())
     }
 
     /// Returns whether a larger image waits for memory that this one would take.
@@ -226,7 +249,7 @@ impl State {
             .is_some_and(|last| now.saturating_sub(last) < INTERACTIVE_WINDOW);
         match is_interactive {
             true => (self.limits.tenant_images / BULK_SHARE).max(1),
-            false => self.limits.images(),
+            false => self.limits.shared().images,
         }
     }
 

@@ -108,22 +108,52 @@ async fn a_tenant_leaves_permits_for_others() {
 }
 
 #[tokio::test]
+async fn several_tenants_leave_permits_for_others() {
+    let (semaphore, _) = semaphore(2);
+    let [bob, carol]: [Arc<str>; 2] = ["bob".into(), "carol".into()];
+    let mut held = Vec::new();
+    for tenant in [&ALICE, &bob] {
+        for _ in 0..2 {
+            held.push(semaphore.acquire(Priority::Interactive, tenant, 1).await);
+        }
+    }
+    let first = semaphore.acquire(Priority::Interactive, &carol, 1).await;
+    let mut second = Box::pin(semaphore.acquire(Priority::Interactive, &carol, 1));
+    assert!(poll!(second.as_mut()).is_pending());
+    held.truncate(2);
+    drop((first, second.await));
+    for number in 0..6 {
+        let tenant = format!("tenant {number}").into();
+        held.push(semaphore.acquire(Priority::Interactive, &tenant, 1).await);
+    }
+    let dave: Arc<str> = "dave".into();
+    let mut ninth = Box::pin(semaphore.acquire(Priority::Interactive, &dave, 1));
+    assert!(poll!(ninth.as_mut()).is_pending(), "eight are the most");
+    drop(held);
+    drop(ninth.await);
+}
+
+#[tokio::test]
 async fn a_tenant_leaves_memory_for_others() {
     let (semaphore, _) = semaphore(10);
-    let [bob, carol]: [Arc<str>; 2] = ["bob".into(), "carol".into()];
+    let [bob, carol, dave, erin]: [Arc<str>; 4] = ["bob", "carol", "dave", "erin"].map(Into::into);
     let half = semaphore.acquire(Priority::Interactive, &ALICE, 800).await;
     let mut more = Box::pin(semaphore.acquire(Priority::Interactive, &ALICE, 500));
     assert!(poll!(more.as_mut()).is_pending(), "three quarters are 1200");
-    let of_bob = semaphore.acquire(Priority::Interactive, &bob, 700).await;
+    let of_bob = semaphore.acquire(Priority::Interactive, &bob, 500).await;
+    let mut rest = Box::pin(semaphore.acquire(Priority::Interactive, &bob, 200));
+    assert!(poll!(rest.as_mut()).is_pending(), "an eighth is for others");
+    drop(rest);
+    let first = semaphore.acquire(Priority::Interactive, &dave, 200).await;
     let mut large = Box::pin(semaphore.acquire(Priority::Interactive, &carol, 200));
     assert!(poll!(large.as_mut()).is_pending(), "1500 of 1600 are held");
     // Small images go before it, and no others.
-    let small = semaphore.acquire(Priority::Interactive, &bob, 100).await;
+    let small = semaphore.acquire(Priority::Interactive, &erin, 100).await;
     drop(small);
     drop(half);
     let large = large.await;
     let more = more.await;
-    drop((of_bob, large, more));
+    drop((of_bob, first, large, more));
 }
 
 #[tokio::test]
