@@ -2,6 +2,7 @@
 
 use std::{
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -55,8 +56,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Fetches URLs if the settings allow URLs. `None` means from the web.
     pub fetcher: Option<Arc<dyn Fetcher>>,
-    /// Encode large images. `None` means this process.
-    pub encoders: Option<EncoderProcesses>,
+    /// The program whose processes encode large images. `None` means this process.
+    pub encoder: Option<PathBuf>,
 }
 
 impl Parts {
@@ -66,7 +67,7 @@ impl Parts {
             backend,
             clock: Arc::new(SystemClock::start()),
             fetcher: None,
-            encoders: None,
+            encoder: None,
         }
     }
 
@@ -151,7 +152,12 @@ impl Parts {
     ) -> anyhow::Result<Pipeline> {
         let pool = CpuPool::new(config.imaging.worker_threads());
         let pool = Arc::new(pool.context("starting the CPU pool")?);
-        let long_pool = Arc::new(long_pool(pool.threads())?);
+        let long_pool = |name| Ok::<_, anyhow::Error>(Arc::new(long_pool(name, pool.threads())?));
+        let encoders = match &self.encoder {
+            Some(program) => Some(EncoderProcesses::new(program.clone(), long_pool("encode")?)),
+            None => None,
+        };
+        let long_pool = long_pool("long")?;
         metrics.watch_pool(pool.load());
         let loader = Loader {
             config,
@@ -159,7 +165,7 @@ impl Parts {
             backend: &self.backend,
             pool: &pool,
             long_pool: &long_pool,
-            encoders: self.encoders.as_ref(),
+            encoders: encoders.as_ref(),
             clock: &self.clock,
             metrics,
             placements: Mutex::default(),
@@ -219,12 +225,12 @@ fn retention(
 
 /// Starts the pool of work that cannot give up its turn. Half of its turns stay free for other tenants, and its threads
 /// leave the cores to the work that can.
-fn long_pool(threads: usize) -> anyhow::Result<CpuPool> {
+fn long_pool(name: &'static str, threads: usize) -> anyhow::Result<CpuPool> {
     let tenant_turns = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
     let options = PoolOptions {
         tenant_turns,
         is_background: true,
-        name: "long",
+        name,
         ..PoolOptions::new(tenant_turns.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
     };
     CpuPool::with_options(options).context("starting the threads for long work")

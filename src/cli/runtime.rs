@@ -13,7 +13,7 @@ use crate::app::{Parts, open_store};
 use facescan_inference::backend::{
     Backend, combined::CombinedBackend, openvino::OpenvinoBackend, ort::OrtBackend,
 };
-use facescan_pipeline::encoder_process::EncoderProcesses;
+use facescan_pipeline::encoder_process;
 use facescan_store::{Observer, Store};
 
 /// Returns the exit code of a command whose work has succeeded or failed.
@@ -96,9 +96,9 @@ pub fn run_to_shutdown<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 /// # Errors
 /// The errors of [`backend`], or an error if the operating system does not know the program that runs.
 pub fn parts(config: &Config) -> anyhow::Result<Parts> {
-    let encoders = EncoderProcesses::of_this_program().context("finding the program's own file")?;
+    let program = encoder_process::this_program().context("finding the program's own file")?;
     Ok(Parts {
-        encoders: Some(encoders),
+        encoder: Some(program),
         ..Parts::new(backend(config)?)
     })
 }

@@ -359,7 +359,8 @@ async fn a_large_image_is_encoded_in_a_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_process_of_an_encoder_ends_when_its_caller_leaves() {
     let app = TestApp::encoding_apart().await;
-    let load = app.app.pipeline.long_pool.load();
+    let encoders = app.app.pipeline.encoders.as_ref().unwrap();
+    let load = encoders.pool().load();
     let until = async |busy: usize| {
         let change = async {
             while load().busy != busy {

@@ -105,8 +105,7 @@ impl Pipeline {
         let image = Arc::clone(image);
         let is_large = pixels / ENCODED_APART > at_once;
         if let Some(encoders) = self.encoders.as_ref().filter(|_| is_large) {
-            let (_process, encode) = encoders.prepare(image, output);
-            return Ok(self.long_pool.run(Stage::Begin, encode).await??);
+            return encoders.encode(image, output).await;
         }
         let encode = move || encode(&image, output);
         Ok(self.long_pool.run(Stage::Begin, encode).await??)

@@ -8,20 +8,36 @@ use std::{
 };
 
 use facescan_imaging::encode::{EncodeError, OutputFormat};
+use facescan_inference::pool::{CpuPool, Stage};
 use image::RgbImage;
+
+use super::core::error::PipelineError;
 
 /// The command of the program that encodes an image. `--width` and `--height` follow, and `--format` with the name of the format. The
 /// program reads RGB samples, row by row, from its standard input, and writes the file to its standard output.
 pub const COMMAND: &str = "encode-image";
 
+/// Returns the program that runs.
+///
+/// # Errors
+/// Returns an error if the operating system does not know it.
+pub fn this_program() -> io::Result<PathBuf> {
+    // Linux knows this file also after an upgrade has replaced it.
+    match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    }
+}
+
 /// Starts processes that encode an image each.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EncoderProcesses {
     program: PathBuf,
+    pool: Arc<CpuPool>,
 }
 
 /// A process, which is killed when this is dropped.
-pub(crate) struct EncoderProcess {
+struct EncoderProcess {
     state: Arc<Mutex<State>>,
 }
 
@@ -33,27 +49,29 @@ enum State {
 }
 
 impl EncoderProcesses {
-    /// Starts processes of a program that has the command [`COMMAND`].
-    pub fn new(program: PathBuf) -> Self {
-        Self { program }
+    /// Starts processes of a program that has the command [`COMMAND`]. The threads of `pool` wait for them, so it has as many turns
+    /// as there are processes.
+    pub fn new(program: PathBuf, pool: Arc<CpuPool>) -> Self {
+        Self { program, pool }
     }
 
-    /// Starts processes of the program that runs.
-    ///
-    /// # Errors
-    /// Returns an error if the operating system does not know it.
-    pub fn of_this_program() -> io::Result<Self> {
-        // Linux knows this file also after an upgrade has replaced it.
-        let program = if cfg!(target_os = "linux") {
-            PathBuf::from("/proc/self/exe")
-        } else {
-            std::env::current_exe()?
-        };
-        Ok(Self::new(program))
+    /// Returns the pool whose threads wait for the processes.
+    pub fn pool(&self) -> &CpuPool {
+        &self.pool
+    }
+
+    /// Encodes an image in a process, which is killed if the future is dropped.
+    pub(crate) async fn encode(
+        &self,
+        image: Arc<RgbImage>,
+        output: OutputFormat,
+    ) -> Result<Vec<u8>, PipelineError> {
+        let (_process, encode) = self.prepare(image, output);
+        Ok(self.pool.run(Stage::Begin, encode).await??)
     }
 
     /// Returns a process that has not started, and the work that starts it, sends it an image and waits for the file.
-    pub(crate) fn prepare(
+    fn prepare(
         &self,
         image: Arc<RgbImage>,
         output: OutputFormat,
@@ -140,13 +158,19 @@ fn wait(state: &Mutex<State>) -> io::Result<ExitStatus> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+
+    fn processes(program: &str) -> EncoderProcesses {
+        let pool = Arc::new(CpuPool::new(NonZeroUsize::MIN).unwrap());
+        EncoderProcesses::new(program.into(), pool)
+    }
 
     /// Encodes with a program that does not know the command.
     fn encode_with(program: &str) -> (EncoderProcess, Result<Vec<u8>, String>) {
         let image = Arc::new(RgbImage::new(64, 64));
-        let processes = EncoderProcesses::new(program.into());
-        let (process, encode) = processes.prepare(image, OutputFormat::Avif);
+        let (process, encode) = processes(program).prepare(image, OutputFormat::Avif);
         let encoded = encode().map_err(|error| {
             let source = std::error::Error::source(&error);
             source.map(ToString::to_string).unwrap_or_default()
@@ -165,8 +189,7 @@ mod tests {
     #[test]
     fn a_process_that_nobody_waits_for_does_not_start_or_ends() {
         let image = Arc::new(RgbImage::new(64, 64));
-        let processes = EncoderProcesses::new("/bin/cat".into());
-        let (process, encode) = processes.prepare(image, OutputFormat::Avif);
+        let (process, encode) = processes("/bin/cat").prepare(image, OutputFormat::Avif);
         drop(process);
         assert!(encode().is_err());
 

@@ -66,7 +66,8 @@ pub struct Pipeline {
     pub decoding: DecodeOptions,
     /// The decoder of reduced JPEGs. `None` if the settings name none.
     pub turbojpeg: Option<Arc<TurboJpeg>>,
-    /// Encode large images. `None` if this process does, which cannot stop every encoder.
+    /// Encode large images, beside the long pool, whose decoders take less time. `None` if this process does, which cannot stop every
+    /// encoder.
     pub encoders: Option<EncoderProcesses>,
     /// The pool of pixel memory that images are decoded into.
     pub memory: Arc<PixelMemory>,

@@ -26,7 +26,7 @@ use facescan_inference::{
     prepare::prepare,
     registry::Registry,
 };
-use facescan_pipeline::{encoder_process::EncoderProcesses, ingest::fetch::Fetcher};
+use facescan_pipeline::ingest::fetch::Fetcher;
 use http_body_util::BodyExt;
 use image::{DynamicImage, ImageFormat};
 use serde_json::Value;
@@ -165,9 +165,8 @@ impl TestApp {
     /// Starts an application that encodes large images in processes of the built binary.
     pub async fn encoding_apart() -> Self {
         let (data, config) = Self::configured(&[]);
-        let program = env!("CARGO_BIN_EXE_facescan").into();
         let parts = Parts {
-            encoders: Some(EncoderProcesses::new(program)),
+            encoder: Some(env!("CARGO_BIN_EXE_facescan").into()),
             ..Parts::new(backend())
         };
         Self::over(data, parts.start(config).await.unwrap()).await
