@@ -194,22 +194,33 @@ class Target(Installation):
         self.process = self.serve(within=enter)
         return self
 
-    def status_field(self, field: str) -> int:
-        """Returns a field of the server's memory, in bytes, and 0 if the server is gone."""
+    def status_field(self, field: str, process: int | None = None) -> int:
+        """Returns a field of the memory of the server or a process that it started, in bytes, and 0 if that is gone."""
         try:
-            lines = Path(f"/proc/{self.server.pid}/status").read_text().splitlines()
+            lines = Path(f"/proc/{process or self.server.pid}/status").read_text().splitlines()
         except OSError:
             return 0
         return next((int(line.split()[1]) << 10 for line in lines if line.startswith(field)), 0)
 
+    def children(self) -> list[int]:
+        """Returns the processes that the server started. They may have ended meanwhile."""
+        found = []
+        for task in Path(f"/proc/{self.server.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, (task / "children").read_text().split())
+        return found
+
+    def resident(self) -> int:
+        """Returns the memory of the server and of the processes that it started, in bytes."""
+        return sum(self.status_field("VmRSS", process) for process in [self.server.pid, *self.children()])
+
     def processor_seconds(self) -> float:
         """Returns the time of the server and of the processes that it started."""
         ticks = sum(map(int, process_fields(self.server.pid)[11:15]))
-        for task in Path(f"/proc/{self.server.pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                # It may have ended meanwhile, and then counts as one that the server waited for.
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    ticks += sum(map(int, process_fields(int(child))[11:13]))
+        for child in self.children():
+            # One that has ended counts as one that the server waited for.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                ticks += sum(map(int, process_fields(child)[11:13]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def states(self, size: int) -> None:

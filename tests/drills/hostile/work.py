@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import concurrent.futures
 import json
+import threading
 import time
 from collections.abc import Callable
 from urllib.parse import urlencode
@@ -18,10 +19,14 @@ BLUR = {"op": "gaussian_blur", "kernel": 255, "sigma": 100}
 SMALL = {"op": "resize", "width": 64, "height": 64}
 # Its AVIF takes eight seconds of a core.
 MEDIUM = {"op": "resize", "width": 2_880, "height": 2_880}
+# The largest for a response, which holds the samples twice.
+ENLARGED = {"op": "resize", "width": 6_680, "height": 6_680}
 # The cores that bob's own requests take, and a little more.
 CORES = 0.8
 # When items of a batch have begun although bob's requests go before them (`admission.bulk_max_wait_ms`), and when bob comes.
 BULK_S, DELAY_S = 12, 4
+# How long another tenant's image of six megapixels may take, which is decoded by turns that are not sliced.
+DECODED_S = 2
 # Decoded images of 100 megapixels count in the budget of imaging, which the limit of the control group holds.
 PIXELS = 3 << 30
 
@@ -104,6 +109,44 @@ def disconnected(path: str, write: Callable[[int], bytes] = large, **query: obje
     return run
 
 
+def encoded(path: str, write: Callable[[int], bytes], **query: object) -> Callable[[Target, Report], None]:
+    """Returns an attack by three tenants whose results take much memory to encode. The processes of the encoders count."""
+
+    def run(target: Target, report: Report) -> None:
+        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
+        tenants, erin = [target.alice, target.tenant("carol"), target.tenant("dave")], target.tenant("erin")
+        ended, most, decoded = threading.Event(), 0, [0.0]
+
+        def watched() -> None:
+            nonlocal most
+            while not ended.wait(0.02):
+                most = max(most, target.resident())
+
+        def send(number: int) -> None:
+            kind = "application/octet-stream"
+            report.saw(tenants[number % 3].request("POST", f"{path}?{options}", write(number), kind, timeout=25))
+
+        def decode() -> None:
+            while not ended.is_set():
+                response = erin.post("/quality?store=false", medium(0), "application/octet-stream", timeout=25)
+                decoded.append(response.seconds)
+                report.saw(response)
+                ended.wait(0.3)
+
+        watchers = [threading.Thread(target=watched), threading.Thread(target=decode)]
+        for watcher in watchers:
+            watcher.start()
+        at_once(12, send)
+        ended.set()
+        for watcher in watchers:
+            watcher.join()
+        report.expect(max(decoded) <= DECODED_S, f"an image of another tenant was decoded after {max(decoded):.1f} s")
+        report.notes.append(f"{most >> 20:,} MiB with the encoders")
+        report.expect(most <= PIXELS, f"{most >> 20:,} MiB with the encoders")
+
+    return run
+
+
 def gray_png(_: int) -> bytes:
     return pictures.png(10_000, 10_000, 1, 0)
 
@@ -114,6 +157,10 @@ def photograph(number: int) -> bytes:
 
 def tiny(number: int) -> bytes:
     return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(64, 64))) + bytes(2 * number)
+
+
+def medium(number: int) -> bytes:
+    return pictures.webp(pictures.riff_chunk(b"VP8L", pictures.vp8l(2_400, 2_400))) + bytes(2 * number)
 
 
 def pixels(name: str, run: Callable[[Target, Report], None], seconds: float = 12, delay: float = 0) -> Attack:
@@ -188,6 +235,9 @@ ATTACKS = [
         "a batch with large inputs, deleted", batch("detect", "delete", 64, det_size=4096, second_det_size=4064), seconds=60, delay=DELAY_S
     ),
     pixels("a batch of AVIF, cancelled", batch("process", "cancel", operations=[MEDIUM], format="avif"), seconds=60, delay=DELAY_S),
+    pixels("WebP of three tenants", encoded("/process", tiny, operations=[ENLARGED], format="webp"), seconds=40),
+    pixels("AVIF of three tenants", encoded("/process", tiny, operations=[MEDIUM], format="avif"), seconds=40),
+    pixels("enhanced WebP of three tenants", encoded("/enhance", large, clahe="true", format="webp"), seconds=40),
     pixels("clients that leave", disconnected("/process", operations=[BLUR] * 16)),
     pixels("clients that leave their enhancement", disconnected("/enhance", denoise="true", clahe="true")),
     pixels("clients that leave their AVIF", disconnected("/process", tiny, operations=[MEDIUM], format="avif")),
