@@ -23,7 +23,7 @@ use facescan_clock::{Clock, SystemClock};
 use facescan_config::{AuditLevel, Config};
 use facescan_inference::{
     backend::Backend,
-    pool::{CpuPool, PoolOptions},
+    pool::{CpuPool, PoolOptions, Stage},
     registry::Registry,
 };
 use facescan_pipeline::{
@@ -89,6 +89,8 @@ impl Parts {
         metrics.watch_store(store.connection_counts());
         record_limits(&config, &metrics);
         let pipeline = self.load_pipeline(&config, &registry, &metrics).await?;
+        let pool = Arc::clone(&pipeline.pool);
+        let store = store.with_turns(move || Box::pin(pool.next_turn(Stage::Finish)));
         let clock = self.clock;
         let (audit, refusals) = audit_logs(&config, &store, &clock);
         let runner = Runner {

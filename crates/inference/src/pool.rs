@@ -275,6 +275,18 @@ impl CpuPool {
         }
     }
 
+    /// Waits for a turn of the server itself, at a stage, if the pool is busy. Work that is done together afterwards, and not in this
+    /// pool, then waits for what the pool is about to finish.
+    pub fn next_turn(&self, stage: Stage) -> impl Future<Output = ()> + Send + use<> {
+        let turn = (!self.is_quiet()).then(|| self.run_for(None, stage, || ()));
+        async {
+            if let Some(turn) = turn {
+                // A pool that is shut down delays nobody.
+                turn.await.ok();
+            }
+        }
+    }
+
     /// Queues `job`, which nobody waits for, for the tenant of the job that calls this. It runs in no span. A panic ends
     /// only the job.
     pub fn spawn(&self, stage: Stage, job: impl FnOnce() + Send + 'static) {

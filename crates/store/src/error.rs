@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
@@ -96,6 +97,26 @@ impl StoreError {
     /// Returns a stored value that cannot be read; `detail` names it.
     pub(crate) fn corrupt(detail: String) -> Self {
         Self::Corrupt(sqlx::Error::Decode(detail.into()))
+    }
+}
+
+/// The error of a database that is unavailable, for each of the calls that waited for it together.
+pub(crate) struct SharedError(Arc<sqlx::Error>);
+
+impl SharedError {
+    /// Returns `None` if the error can be that of one call.
+    pub(crate) fn new(error: StoreError) -> Option<Self> {
+        match error {
+            StoreError::Unavailable(error) if !matches!(error, sqlx::Error::Database(_)) => {
+                Some(Self(Arc::new(error)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the error for one call.
+    pub(crate) fn get(&self) -> StoreError {
+        StoreError::Unavailable(sqlx::Error::Io(io::Error::other(Arc::clone(&self.0))))
     }
 }
 

@@ -26,6 +26,7 @@ mod connection;
 mod dialect;
 mod erasures;
 mod error;
+mod gathered;
 mod json_text;
 mod keys;
 mod last_failure;

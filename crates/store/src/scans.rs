@@ -2,16 +2,16 @@
 
 mod check;
 mod find;
+pub(crate) mod look_ups;
 mod models;
 mod new_rows;
-pub(crate) mod queue;
 mod read;
 mod records;
 mod rows;
 mod save;
 mod save_new;
 mod sources;
-mod writer;
+pub(crate) mod writer;
 
 pub use check::check_scan;
 pub(crate) use new_rows::ScanToSave;

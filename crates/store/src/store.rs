@@ -8,10 +8,12 @@ use secrecy::ExposeSecret;
 
 use crate::call::{CallConnection, query};
 use crate::error::StoreError;
+use crate::gathered::Turns;
 use crate::observer::Observer;
 use crate::parameters::params;
 use crate::pools::{ConnectionCounts, Pools};
-use crate::scans::queue::ScanQueue;
+use crate::scans::look_ups::LookUps;
+use crate::scans::writer::ScanQueue;
 use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
 
@@ -54,6 +56,7 @@ crate::prepared::statements! {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+    turns: Turns,
 }
 
 struct Inner {
@@ -61,6 +64,7 @@ struct Inner {
     observer: Observer,
     call_timeout: Duration,
     scan_queue: ScanQueue,
+    look_ups: LookUps,
 }
 
 impl Store {
@@ -91,8 +95,23 @@ impl Store {
                 observer,
                 call_timeout: settings.call_timeout,
                 scan_queue: ScanQueue::default(),
+                look_ups: LookUps::default(),
             }),
+            turns: Arc::new(|| Box::pin(async {})),
         })
+    }
+
+    /// Returns a store of the same database which waits for its turn before it looks scans up or saves them together. The calls that
+    /// come meanwhile share the next transaction. So a processor that is busy anyway does fewer of them.
+    #[must_use]
+    pub fn with_turns(
+        self,
+        turns: impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            turns: Arc::new(turns),
+            ..self
+        }
     }
 
     /// Creates the tables, or upgrades them to this version of the program.
@@ -155,6 +174,14 @@ impl Store {
 
     pub(crate) fn scan_queue(&self) -> &ScanQueue {
         &self.inner.scan_queue
+    }
+
+    pub(crate) fn look_ups(&self) -> &LookUps {
+        &self.inner.look_ups
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(crate) fn call_timeout(&self) -> Duration {

@@ -1,4 +1,4 @@
-//! Scans of concurrent calls, which are saved in one transaction.
+//! Scans of concurrent calls, which are looked up with one statement and saved in one transaction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,6 +9,7 @@ use facescan_store::{
     NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
 };
 use futures::future::join_all;
+use tokio::sync::Semaphore;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use uuid::Uuid;
@@ -74,10 +75,9 @@ async fn a_transaction_has_few_statements() {
 async fn count_those_of_requests(store: &Store, statements: &Statements) {
     let scans: Vec<_> = (0..16).map(|number| with_faces("few", number)).collect();
     statements.take();
-    for scan in &scans {
-        assert_eq!(find(store, scan).await, None);
-    }
-    assert_eq!(statements.take(), scans.len(), "of the look-ups");
+    let found = join_all(scans.iter().map(|scan| find(store, scan))).await;
+    assert!(found.iter().all(Option::is_none));
+    assert_eq!(statements.take(), 1, "of the look-ups");
     for saved in save_all(store, &scans).await {
         saved.unwrap();
     }
@@ -133,6 +133,9 @@ async fn scenario(database: Database) {
     save_scans_of_one_image(&store, &calls).await;
     save_the_others_when_one_cannot_be_stored(&store, &calls).await;
     leave_out_a_call_that_was_dropped(&store).await;
+    look_up_together(&store, &calls).await;
+    calls.transactions();
+    wait_for_a_turn(&store, &calls).await;
     store.close().await;
 }
 
@@ -210,6 +213,48 @@ async fn save_the_others_when_one_cannot_be_stored(store: &Store, calls: &Calls)
     }
 }
 
+async fn look_up_together(store: &Store, calls: &Calls) {
+    let scans: Vec<_> = (0..6).map(|number| with_faces("look", number)).collect();
+    let other_tenant = with_faces("elsewhere", 0);
+    for scan in [&scans[1], &scans[4]] {
+        store.save_scan(scan.clone()).await.unwrap();
+    }
+    calls.of(&["cached_scan_ids"]);
+    let of_both = scans.iter().chain([&other_tenant]);
+    let found = join_all(of_both.map(|scan| find(store, scan))).await;
+    let ids: Vec<_> = found.iter().flatten().map(|scan| scan.id).collect();
+    assert_eq!(ids, [scans[1].id, scans[4].id]);
+    assert_eq!(
+        calls.of(&["cached_scan_ids"]).len(),
+        2,
+        "one of each tenant"
+    );
+}
+
+/// The calls that come while the store waits for its turn are saved together.
+async fn wait_for_a_turn(store: &Store, calls: &Calls) {
+    let turns = Arc::new(Semaphore::new(0));
+    let waiting = Arc::clone(&turns);
+    let store = store.clone().with_turns(move || {
+        let turns = Arc::clone(&waiting);
+        Box::pin(async move { turns.acquire().await.unwrap().forget() })
+    });
+    let scans: Vec<_> = (0..3).map(|number| with_faces("turn", number)).collect();
+    let mut saving: Vec<_> = scans
+        .iter()
+        .map(|scan| Box::pin(store.save_scan(scan.clone())))
+        .collect();
+    for call in &mut saving {
+        assert!(futures::poll!(call).is_pending());
+        tokio::task::yield_now().await;
+    }
+    turns.add_permits(1);
+    for saved in join_all(saving).await {
+        saved.unwrap();
+    }
+    assert_eq!(calls.transactions(), [("save_new_scans", "ok")]);
+}
+
 async fn leave_out_a_call_that_was_dropped(store: &Store) {
     let [stays, goes] = [1, 2].map(|number| with_faces("dropped", number));
     let mut staying = Box::pin(store.save_scan(stays.clone()));
@@ -239,8 +284,13 @@ struct Calls(Mutex<Vec<(&'static str, &'static str)>>);
 impl Calls {
     /// Returns the transactions that saved scans since the last time.
     fn transactions(&self) -> Vec<(&'static str, &'static str)> {
+        self.of(&["save_new_scans", "save_scans", "save_one_scan"])
+    }
+
+    /// Returns the calls with these names since the last time, and forgets the others.
+    fn of(&self, names: &[&str]) -> Vec<(&'static str, &'static str)> {
         let mut calls = std::mem::take(&mut *self.0.lock().unwrap());
-        calls.retain(|(call, _)| ["save_new_scans", "save_scans", "save_one_scan"].contains(call));
+        calls.retain(|(call, _)| names.contains(call));
         calls
     }
 }

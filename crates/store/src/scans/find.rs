@@ -6,12 +6,12 @@ use uuid::Uuid;
 
 use super::records::{CachedScan, ImageSummary, StoredFace, StoredScan};
 use super::rows::sql;
-use crate::call::{query, snapshot};
+use crate::call::snapshot;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::store::Store;
-use crate::values::{Digest, Many};
+use crate::values::Many;
 
 crate::prepared::statements! {
     pub(super) const IMAGE = concat!(
@@ -25,11 +25,6 @@ crate::prepared::statements! {
         sql!(image_columns),
         " FROM images i WHERE i.tenant = :tenant AND i.id IN (:ids)"
     );
-
-    /// The outer join keeps Postgres from reading the scans first.
-    const CACHED_IDS = "SELECT i.sha256, s.id FROM images i \
-         LEFT JOIN scans s ON s.image_id = i.id AND s.scan_key = :scan_key \
-         WHERE i.tenant = :tenant AND i.sha256 IN (:sha256s) AND coalesce(s.answers_cache, FALSE)";
 
     const SCANS = concat!(sql!(scans), "WHERE s.id IN (:ids)");
 
@@ -45,8 +40,6 @@ crate::prepared::statements! {
         sql!(with_key)
     );
 
-    const HAS_SCAN = concat!("SELECT 1 FROM scans s ", sql!(with_key));
-
     const FACES_OF_SCAN = concat!(sql!(faces), "WHERE f.scan_id = :id ORDER BY f.position");
 }
 
@@ -58,14 +51,12 @@ impl Store {
         sha256: &[u8; 32],
         scan_key: &[u8; 32],
     ) -> Result<Option<CachedScan>, StoreError> {
-        let values = params!(tenant, sha256 = *sha256, scan_key = *scan_key);
-        // Most images are new, and this takes one statement.
-        let is_stored = query!(self, "find_scan", |connection| {
-            Ok(connection.exists(HAS_SCAN, values).await?)
-        })?;
-        if !is_stored {
+        // Most images are new.
+        let has_scan = Box::pin(self.has_scan(tenant, sha256, scan_key));
+        if !self.observe("find_scan", has_scan).await? {
             return Ok(None);
         }
+        let values = params!(tenant, sha256 = *sha256, scan_key = *scan_key);
         snapshot!(self, "read_scan", |connection| {
             let Some(mut scan) = connection
                 .fetch_optional::<StoredScan>(FIND_SCAN, values)
@@ -78,26 +69,6 @@ impl Store {
                 .fetch_optional(IMAGE, params!(tenant, id = scan.image_id))
                 .await?;
             Ok(image.map(|image| CachedScan { image, scan }))
-        })
-    }
-
-    /// Returns the ids of scans with this key that can be returned from the cache, each with the SHA-256 of its image. It
-    /// looks only for images with these SHA-256s.
-    pub async fn cached_scan_ids(
-        &self,
-        tenant: &str,
-        scan_key: &[u8; 32],
-        sha256s: &[[u8; 32]],
-    ) -> Result<Vec<([u8; 32], Uuid)>, StoreError> {
-        query!(self, "cached_scan_ids", |connection| {
-            const IMAGES_PER_QUERY: usize = 500;
-            let mut found = Vec::new();
-            for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
-                let values = params!(tenant, scan_key = *scan_key, sha256s = Many(sha256s));
-                let cached: Vec<(Digest, Uuid)> = connection.fetch_all(CACHED_IDS, values).await?;
-                found.extend(cached.into_iter().map(|(sha256, id)| (sha256.0, id)));
-            }
-            Ok(found)
         })
     }
 

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use uuid::Uuid;
 
 use super::new_rows::{NewFaceRow, NewImageRow, NewScanRow, NewVectorRow, ScanToSave};
-use super::queue::MAX_FACES;
 use super::sources::NewSourceRow;
+use super::writer::MAX_FACES;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;

@@ -1,24 +1,34 @@
 //! The writer of scans. It saves those of concurrent calls together.
 
-use std::io;
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-
 use super::check::check_scan;
 use super::new_rows::ScanToSave;
-use super::queue::{Reply, WaitingScan};
 use super::records::{NewScan, SavedScan};
 use super::save::save_scans;
 use super::save_new::save_new;
 use crate::call::change;
-use crate::error::StoreError;
+use crate::error::{SharedError, StoreError};
+use crate::gathered::{Gathered, Waiting};
 use crate::store::Store;
+
+/// The most scans of one transaction, and the most faces if it has several. SQLite takes longer for each value the more there are.
+const MAX_SCANS: usize = 32;
+pub(super) const MAX_FACES: usize = 64;
+
+/// The scans that wait for the writer.
+pub(crate) type ScanQueue = Gathered<(), Box<NewScan>, Reply>;
+
+type WaitingScan = Waiting<Box<NewScan>, Reply>;
+
+pub(crate) enum Reply {
+    Ended(Result<SavedScan, StoreError>),
+    /// The transaction of several scans failed because of one of them. Each call saves its own.
+    Alone(Box<NewScan>),
+}
 
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
     ///
-    /// Concurrent calls are saved together: those of new images with one call of the database, and then the others in one
+    /// Concurrent calls are saved together, at the [turns](Store::with_turns) of the store: those of new images with one call of the database, and then the others in one
     /// transaction. If that fails because of one of them, or waits for a second for an image that is locked, each has a transaction
     /// of its own. A call that is dropped while it waits writes nothing; one that is dropped later can still write.
     ///
@@ -40,11 +50,10 @@ impl Store {
     }
 
     async fn save_with_others(&self, scan: Box<NewScan>) -> Result<SavedScan, StoreError> {
-        let (reply, replied) = oneshot::channel();
-        if self.scan_queue().add(WaitingScan { scan, reply }) {
+        let saved = self.scan_queue().add((), scan, || {
             tokio::spawn(self.clone().save_waiting_scans());
-        }
-        match replied.await {
+        });
+        match saved.await {
             Ok(Reply::Ended(result)) => result,
             Ok(Reply::Alone(scan)) => {
                 change!(self, "save_one_scan", |connection| {
@@ -60,8 +69,8 @@ impl Store {
     }
 
     async fn save_waiting_scans(self) {
-        let mut writing = self.scan_queue().writing();
-        while let Some(group) = writing.next_group() {
+        let mut writer = self.scan_queue().worker(());
+        while let Some(group) = writer.next_group(self.turns(), for_one_transaction()).await {
             let scans = scans_of(&group);
             let new = change!(self, "save_new_scans", one, |connection| {
                 save_new(connection, &scans).await
@@ -75,9 +84,9 @@ impl Store {
             };
             let mut rest = Vec::new();
             for it in group {
-                let image_id = it.scan.image.id;
+                let image_id = it.call.image.id;
                 if new.contains(&image_id) {
-                    reply(it, Reply::Ended(Ok(SavedScan::Written { image_id })));
+                    it.reply(Reply::Ended(Ok(SavedScan::Written { image_id })));
                 } else {
                     rest.push(it);
                 }
@@ -101,7 +110,7 @@ impl Store {
         match result {
             Ok(saved) => {
                 for (it, saved) in group.into_iter().zip(saved) {
-                    reply(it, Reply::Ended(Ok(saved)));
+                    it.reply(Reply::Ended(Ok(saved)));
                 }
             }
             Err(error) => reply_with(group, error),
@@ -109,34 +118,27 @@ impl Store {
     }
 }
 
-fn scans_of(group: &[WaitingScan]) -> Vec<ScanToSave<'_>> {
-    let scans = group.iter().map(|it| ScanToSave::from_request(&it.scan));
-    scans.collect()
+/// Lets scans into a group as long as they are few, and have few faces.
+fn for_one_transaction() -> impl FnMut(&Box<NewScan>) -> bool {
+    let (mut scans, mut faces) = (0, 0);
+    move |scan| {
+        scans += 1;
+        faces += scan.faces.len();
+        scans <= MAX_SCANS && faces <= MAX_FACES
+    }
 }
 
-/// A caller that no longer waits gets no reply.
-fn reply(it: WaitingScan, reply: Reply) {
-    it.reply.send(reply).ok();
+fn scans_of(group: &[WaitingScan]) -> Vec<ScanToSave<'_>> {
+    let scans = group.iter().map(|it| ScanToSave::from_request(&it.call));
+    scans.collect()
 }
 
 /// Replies after a transaction that failed.
 fn reply_with(group: Vec<WaitingScan>, error: StoreError) {
-    match error {
-        StoreError::Unavailable(error) if !matches!(error, sqlx::Error::Database(_)) => {
-            let error = Arc::new(error);
-            for it in group {
-                reply(it, Reply::Ended(Err(unavailable(&error))));
-            }
-        }
-        _ => {
-            for WaitingScan { scan, reply } in group {
-                reply.send(Reply::Alone(scan)).ok();
-            }
-        }
+    match SharedError::new(error) {
+        Some(error) => group
+            .into_iter()
+            .for_each(|it| it.reply(Reply::Ended(Err(error.get())))),
+        None => group.into_iter().for_each(|it| it.reply_with(Reply::Alone)),
     }
-}
-
-/// The error of a transaction, for one of its calls.
-fn unavailable(error: &Arc<sqlx::Error>) -> StoreError {
-    StoreError::Unavailable(sqlx::Error::Io(io::Error::other(Arc::clone(error))))
 }
