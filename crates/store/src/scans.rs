@@ -2,16 +2,17 @@
 
 mod check;
 mod find;
-pub(crate) mod look_ups;
+mod look_ups;
 mod models;
 mod new_rows;
+pub(crate) mod queues;
 mod read;
 mod records;
 mod rows;
 mod save;
 mod save_new;
 mod sources;
-pub(crate) mod writer;
+mod writer;
 
 pub use check::check_scan;
 pub(crate) use new_rows::ScanToSave;

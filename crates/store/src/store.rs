@@ -12,8 +12,7 @@ use crate::gathered::Turns;
 use crate::observer::Observer;
 use crate::parameters::params;
 use crate::pools::{ConnectionCounts, Pools};
-use crate::scans::look_ups::LookUps;
-use crate::scans::writer::ScanQueue;
+use crate::scans::queues::{LookUps, ScansToSave};
 use crate::settings::StoreSettings;
 use crate::{postgres, schema, sqlite};
 
@@ -63,7 +62,7 @@ struct Inner {
     pools: Pools,
     observer: Observer,
     call_timeout: Duration,
-    scan_queue: ScanQueue,
+    scans_to_save: ScansToSave,
     look_ups: LookUps,
 }
 
@@ -94,7 +93,7 @@ impl Store {
                 pools,
                 observer,
                 call_timeout: settings.call_timeout,
-                scan_queue: ScanQueue::default(),
+                scans_to_save: ScansToSave::default(),
                 look_ups: LookUps::default(),
             }),
             turns: Arc::new(|| Box::pin(async {})),
@@ -172,8 +171,8 @@ impl Store {
         &self.inner.pools
     }
 
-    pub(crate) fn scan_queue(&self) -> &ScanQueue {
-        &self.inner.scan_queue
+    pub(crate) fn scans_to_save(&self) -> &ScansToSave {
+        &self.inner.scans_to_save
     }
 
     pub(crate) fn look_ups(&self) -> &LookUps {

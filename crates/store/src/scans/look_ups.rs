@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
+use super::queues::{LookUpKey, LookedUp};
 use crate::call::query;
 use crate::error::{SharedError, StoreError};
-use crate::gathered::{Gathered, Waiting};
+use crate::gathered::Waiting;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::values::{Digest, Many};
@@ -20,22 +21,6 @@ crate::prepared::statements! {
 
 /// The most look-ups of one statement.
 const MAX_LOOK_UPS: usize = 64;
-
-/// The look-ups that wait, each with the SHA-256 of an image.
-pub(crate) type LookUps = Gathered<LookUpKey, [u8; 32], Reply>;
-
-/// What the look-ups of one statement have in common.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct LookUpKey {
-    tenant: String,
-    scan_key: [u8; 32],
-}
-
-pub(crate) enum Reply {
-    Ended(Result<bool, StoreError>),
-    /// The statement failed because of one of the look-ups. Each call does its own.
-    Alone,
-}
 
 impl Store {
     /// Returns whether the image with this SHA-256 has a scan with this key that can be returned from the cache.
@@ -53,8 +38,8 @@ impl Store {
             tokio::spawn(self.clone().look_up(key));
         });
         match found.await {
-            Ok(Reply::Ended(found)) => found,
-            Ok(Reply::Alone) => {
+            Ok(LookedUp::Ended(found)) => found,
+            Ok(LookedUp::Alone) => {
                 let sha256s = [*sha256];
                 let found = self.cached_scan_ids(tenant, scan_key, &sha256s);
                 Ok(!found.await?.is_empty())
@@ -79,7 +64,7 @@ impl Store {
             let found: HashSet<_> = found.into_iter().map(|(sha256, _)| sha256).collect();
             for it in group {
                 let is_found = found.contains(&it.call);
-                it.reply(Reply::Ended(Ok(is_found)));
+                it.reply(LookedUp::Ended(Ok(is_found)));
             }
         }
     }
@@ -106,12 +91,12 @@ impl Store {
 }
 
 /// Replies after a statement that failed.
-fn fail(group: Vec<Waiting<[u8; 32], Reply>>, error: StoreError) {
+fn fail(group: Vec<Waiting<[u8; 32], LookedUp>>, error: StoreError) {
     let error = SharedError::new(error);
     for it in group {
         it.reply(match &error {
-            Some(error) => Reply::Ended(Err(error.get())),
-            None => Reply::Alone,
+            Some(error) => LookedUp::Ended(Err(error.get())),
+            None => LookedUp::Alone,
         });
     }
 }

@@ -10,12 +10,14 @@ use uuid::Uuid;
 
 use super::new_rows::{NewFaceRow, NewImageRow, NewScanRow, NewVectorRow, ScanToSave};
 use super::sources::NewSourceRow;
-use super::writer::MAX_FACES;
 use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::schema;
 use crate::values::{Many, Rows, Value};
+
+/// The most faces of one transaction that saves several scans, and of each scan that is saved with one call.
+pub(super) const MAX_FACES: usize = 64;
 
 /// Saves the scans whose image the tenant does not have yet, and returns the ids of their images. It leaves the others to
 /// [`save_scans`](super::save::save_scans), and all of them if the tables are not those of this version of the program.

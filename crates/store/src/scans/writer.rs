@@ -2,28 +2,19 @@
 
 use super::check::check_scan;
 use super::new_rows::ScanToSave;
+use super::queues::SavedOrAlone;
 use super::records::{NewScan, SavedScan};
 use super::save::save_scans;
-use super::save_new::save_new;
+use super::save_new::{MAX_FACES, save_new};
 use crate::call::change;
 use crate::error::{SharedError, StoreError};
-use crate::gathered::{Gathered, Waiting};
+use crate::gathered::Waiting;
 use crate::store::Store;
 
-/// The most scans of one transaction, and the most faces if it has several. SQLite takes longer for each value the more there are.
+/// The most scans of one transaction. SQLite takes longer for each value the more there are.
 const MAX_SCANS: usize = 32;
-pub(super) const MAX_FACES: usize = 64;
 
-/// The scans that wait for the writer.
-pub(crate) type ScanQueue = Gathered<(), Box<NewScan>, Reply>;
-
-type WaitingScan = Waiting<Box<NewScan>, Reply>;
-
-pub(crate) enum Reply {
-    Ended(Result<SavedScan, StoreError>),
-    /// The transaction of several scans failed because of one of them. Each call saves its own.
-    Alone(Box<NewScan>),
-}
+type WaitingScan = Waiting<Box<NewScan>, SavedOrAlone>;
 
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
@@ -50,12 +41,12 @@ impl Store {
     }
 
     async fn save_with_others(&self, scan: Box<NewScan>) -> Result<SavedScan, StoreError> {
-        let saved = self.scan_queue().add((), scan, || {
+        let saved = self.scans_to_save().add((), scan, || {
             tokio::spawn(self.clone().save_waiting_scans());
         });
         match saved.await {
-            Ok(Reply::Ended(result)) => result,
-            Ok(Reply::Alone(scan)) => {
+            Ok(SavedOrAlone::Ended(result)) => result,
+            Ok(SavedOrAlone::Alone(scan)) => {
                 change!(self, "save_one_scan", |connection| {
                     let scan = ScanToSave::from_request(&scan);
                     let saved = save_scans(connection, &[scan]).await?;
@@ -69,7 +60,7 @@ impl Store {
     }
 
     async fn save_waiting_scans(self) {
-        let mut writer = self.scan_queue().worker(());
+        let mut writer = self.scans_to_save().worker(());
         while let Some(group) = writer.next_group(self.turns(), for_one_transaction()).await {
             let scans = scans_of(&group);
             let new = change!(self, "save_new_scans", one, |connection| {
@@ -86,7 +77,7 @@ impl Store {
             for it in group {
                 let image_id = it.call.image.id;
                 if new.contains(&image_id) {
-                    it.reply(Reply::Ended(Ok(SavedScan::Written { image_id })));
+                    it.reply(SavedOrAlone::Ended(Ok(SavedScan::Written { image_id })));
                 } else {
                     rest.push(it);
                 }
@@ -110,7 +101,7 @@ impl Store {
         match result {
             Ok(saved) => {
                 for (it, saved) in group.into_iter().zip(saved) {
-                    it.reply(Reply::Ended(Ok(saved)));
+                    it.reply(SavedOrAlone::Ended(Ok(saved)));
                 }
             }
             Err(error) => reply_with(group, error),
@@ -138,7 +129,9 @@ fn reply_with(group: Vec<WaitingScan>, error: StoreError) {
     match SharedError::new(error) {
         Some(error) => group
             .into_iter()
-            .for_each(|it| it.reply(Reply::Ended(Err(error.get())))),
-        None => group.into_iter().for_each(|it| it.reply_with(Reply::Alone)),
+            .for_each(|it| it.reply(SavedOrAlone::Ended(Err(error.get())))),
+        None => group
+            .into_iter()
+            .for_each(|it| it.reply_with(SavedOrAlone::Alone)),
     }
 }
