@@ -73,7 +73,8 @@ async fn a_transaction_has_few_statements() {
 }
 
 async fn count_those_of_requests(store: &Store, statements: &Statements) {
-    let scans: Vec<_> = (0..16).map(|number| with_faces("few", number)).collect();
+    let scans = (0..16).map(|number| with_key(&with_faces("few", number), 8));
+    let scans: Vec<_> = scans.collect();
     statements.take();
     let found = join_all(scans.iter().map(|scan| find(store, scan))).await;
     assert!(found.iter().all(Option::is_none));
@@ -214,8 +215,9 @@ async fn save_the_others_when_one_cannot_be_stored(store: &Store, calls: &Calls)
 }
 
 async fn look_up_together(store: &Store, calls: &Calls) {
-    let scans: Vec<_> = (0..6).map(|number| with_faces("look", number)).collect();
-    let other_tenant = with_faces("elsewhere", 0);
+    let scans = (0..6).map(|number| with_key(&with_faces("look", number), 8));
+    let scans: Vec<_> = scans.collect();
+    let other_tenant = with_key(&with_faces("elsewhere", 0), 8);
     for scan in [&scans[1], &scans[4]] {
         store.save_scan(scan.clone()).await.unwrap();
     }
