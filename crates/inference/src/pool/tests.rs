@@ -127,6 +127,22 @@ async fn a_job_can_tell_that_no_other_runs() {
 }
 
 #[tokio::test]
+async fn the_server_waits_for_a_turn_only_if_the_pool_is_busy() {
+    let pool = pool(2);
+    let (first, first_ends) = occupy(&pool);
+    pool.next_turn(Stage::Finish).await;
+    let (second, second_ends) = occupy(&pool);
+    let mut turn = Box::pin(pool.next_turn(Stage::Finish));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(turn.as_mut().poll(&mut context).is_pending());
+    drop(second);
+    turn.await;
+    drop(first);
+    let (first, second) = tokio::join!(first_ends, second_ends);
+    assert_eq!((first, second), (Ok(()), Ok(())));
+}
+
+#[tokio::test]
 async fn shutdown_drops_jobs_that_have_not_started() {
     let pool = pool(1);
     let (release, running) = occupy(&pool);
