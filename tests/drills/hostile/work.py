@@ -25,7 +25,7 @@ ENLARGED = {"op": "resize", "width": 6_680, "height": 6_680}
 CORES = 0.8
 # When items of a batch have begun although bob's requests go before them (`admission.bulk_max_wait_ms`), and when bob comes.
 BULK_S, DELAY_S = 12, 4
-# How long another tenant's image of six megapixels may take, which is decoded by turns that are not sliced.
+# How long another tenant's image of six megapixels may take, which waits for decoders that cannot be stopped midway.
 DECODED_S = 2
 # Decoded images of 100 megapixels count in the budget of imaging, which the limit of the control group holds.
 PIXELS = 3 << 30
@@ -41,12 +41,16 @@ def at_once(count: int, send: Callable[[int], object]) -> None:
         list(threads.map(send, range(count)))
 
 
+def with_options(path: str, query: dict[str, object]) -> str:
+    options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
+    return f"{path}?{options}"
+
+
 def requests(path: str, write: Callable[[int], bytes], count: int = 2, **query: object) -> Callable[[Target, Report], None]:
     """Returns an attack with a few requests at the same time."""
 
     def run(target: Target, report: Report) -> None:
-        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
-        at_once(count, lambda number: report.saw(target.attack(f"{path}?{options}", write(number), "application/octet-stream")))
+        at_once(count, lambda number: report.saw(target.attack(with_options(path, query), write(number), "application/octet-stream")))
 
     return run
 
@@ -98,10 +102,9 @@ def disconnected(path: str, write: Callable[[int], bytes] = large, **query: obje
     """Returns an attack whose clients go away; their work must end."""
 
     def run(target: Target, report: Report) -> None:
-        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
 
         def impatient(number: int) -> Response:
-            return target.alice.request("POST", f"{path}?{options}", write(number), "application/octet-stream", timeout=2)
+            return target.alice.request("POST", with_options(path, query), write(number), "application/octet-stream", timeout=2)
 
         at_once(4, impatient)
         at_rest(target, report, "the clients left")
@@ -113,7 +116,6 @@ def encoded(path: str, write: Callable[[int], bytes], **query: object) -> Callab
     """Returns an attack by three tenants whose results take much memory to encode. The processes of the encoders count."""
 
     def run(target: Target, report: Report) -> None:
-        options = urlencode({name: value if isinstance(value, (str, int)) else json.dumps(value) for name, value in query.items()})
         tenants, erin = [target.alice, target.tenant("carol"), target.tenant("dave")], target.tenant("erin")
         ended, most, decoded = threading.Event(), 0, [0.0]
 
@@ -124,7 +126,7 @@ def encoded(path: str, write: Callable[[int], bytes], **query: object) -> Callab
 
         def send(number: int) -> None:
             kind = "application/octet-stream"
-            report.saw(tenants[number % 3].request("POST", f"{path}?{options}", write(number), kind, timeout=25))
+            report.saw(tenants[number % 3].request("POST", with_options(path, query), write(number), kind, timeout=25))
 
         def decode() -> None:
             while not ended.is_set():
