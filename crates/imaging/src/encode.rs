@@ -72,8 +72,8 @@ impl OutputFormat {
         }
     }
 
-    /// Returns the memory of the encoder for an image of `pixels` pixels, in bytes, beside the image and the file. It is that of
-    /// `facescan encode-image` for noise, the most, with a copy of both. JPEG and PNG are written row by row.
+    /// Returns the memory of the encoder for an image of `pixels` pixels, in bytes, beside the image and the file. It was measured at
+    /// `facescan encode-image`, which holds copies of both, with noise, which takes the most. JPEG and PNG are written row by row.
     pub fn encoder_memory(self, pixels: u64) -> u64 {
         let bytes_a_pixel = match self {
             Self::Jpeg { .. } | Self::Png => 0,

@@ -40,8 +40,8 @@ pub struct PrioritySemaphore {
 /// The limits of the images that are held decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitLimits {
-    /// The number of images of one tenant, at least one. All tenants have twice as many, and then as many for the first image of
-    /// each further tenant.
+    /// The number of images of one tenant, at least one. All tenants have twice as many. As many again are for tenants that
+    /// hold none, one for each.
     pub tenant_images: usize,
     /// The memory of all images in bytes. An image that needs more gets a permit when no other image has one.
     pub bytes: u64,
