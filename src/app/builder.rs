@@ -154,12 +154,15 @@ impl Parts {
     ) -> anyhow::Result<Pipeline> {
         let pool = CpuPool::new(config.imaging.worker_threads());
         let pool = Arc::new(pool.context("starting the CPU pool")?);
-        let long_pool = |name| Ok::<_, anyhow::Error>(Arc::new(long_pool(name, pool.threads())?));
+        let threads = pool.threads();
+        let long_pool = Arc::new(start_long_pool("long", threads)?);
         let encoders = match &self.encoder {
-            Some(program) => Some(EncoderProcesses::new(program.clone(), long_pool("encode")?)),
+            Some(program) => {
+                let waiting = Arc::new(start_long_pool("encode", threads)?);
+                Some(EncoderProcesses::new(program.clone(), waiting))
+            }
             None => None,
         };
-        let long_pool = long_pool("long")?;
         metrics.watch_pool(pool.load());
         let loader = Loader {
             config,
@@ -227,7 +230,7 @@ fn retention(
 
 /// Starts the pool of work that cannot give up its turn. Half of its turns stay free for other tenants, and its threads
 /// leave the cores to the work that can.
-fn long_pool(name: &'static str, threads: usize) -> anyhow::Result<CpuPool> {
+fn start_long_pool(name: &'static str, threads: usize) -> anyhow::Result<CpuPool> {
     let tenant_turns = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
     let options = PoolOptions {
         tenant_turns,
