@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -23,6 +25,7 @@ from .installation import BENCH, Postgres, check, wait
 from .pair import CLIENTS, PHOTOS, Server, unique
 
 PATHS = ("/detect?det_size=fit", "/embed?det_size=fit")
+STORES = ("", "&store=false")
 WINDOW_S = 4
 THUMBNAIL = 250
 # The rate with storage over the rate without, of each path.
@@ -83,8 +86,18 @@ def received(connection: socket.socket) -> bytes:
     return data
 
 
-def window(server: Server, path: str, images: list[bytes], seconds: float) -> tuple[float, list[float]]:
-    """Sends images that the server does not know from many clients. Returns the images per second, and their seconds."""
+@dataclasses.dataclass
+class Window:
+    """What many clients got in some seconds: the images per second, the seconds of each, and the processor time of an image in ms."""
+
+    rate: float
+    times: list[float]
+    of_server: float
+    of_postgres: float
+
+
+def window(server: Server, path: str, images: list[bytes], seconds: float) -> Window:
+    """Sends images that the server does not know from many clients."""
     end = time.perf_counter() + seconds
 
     def client(offset: int) -> list[float]:
@@ -95,9 +108,30 @@ def window(server: Server, path: str, images: list[bytes], seconds: float) -> tu
                 times.append(time.perf_counter() - began)
         return times
 
+    before = [server.cpu_seconds(), cpu_seconds_of_postgres()]
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
         times = [time for times in clients.map(client, range(CLIENTS)) for time in times]
-    return len(times) / seconds, times
+    after = [server.cpu_seconds(), cpu_seconds_of_postgres()]
+    of_server, of_postgres = (1e3 * (b - a) / len(times) for a, b in zip(before, after, strict=True))
+    return Window(len(times) / seconds, times, of_server, of_postgres)
+
+
+def processes_of_postgres() -> list[Path]:
+    return [path.parent for path in Path("/proc").glob("[0-9]*/comm") if path.read_text() == "postgres\n"]
+
+
+def cpu_seconds_of_postgres() -> float:
+    """Returns the processor time of all its processes, those that ended included."""
+    stats = [(process / "stat").read_text().rpartition(")")[2].split() for process in processes_of_postgres()]
+    return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
+def keep_apart() -> None:
+    """Leaves the last core to Postgres alone."""
+    *others, last = sorted(os.sched_getaffinity(0))
+    for process in processes_of_postgres():
+        os.sched_setaffinity(int(process.name), {last})
+    os.sched_setaffinity(0, others)
 
 
 def p99(times: list[float]) -> float:
@@ -105,40 +139,46 @@ def p99(times: list[float]) -> float:
 
 
 def storing(args: argparse.Namespace) -> None:
-    """Compares requests that store with those that do not. With `--other`, the requests of another program that store, too."""
+    """Compares requests that store with those that do not. With `--other`, the requests of another program that store, too.
+
+    Two processes of one program differ in their rates, so each round starts new ones, and its windows have no fixed order.
+    """
+    if args.apart:
+        keep_apart()
     programs = [Path(args.server) if args.server else BENCH.with_name("facescan"), *([Path(args.other)] if args.other else [])]
+    seconds, rounds = args.seconds or WINDOW_S, args.rounds or 5
     for database in databases(args):
-        with servers(database, programs) as started:
-            for place, path in enumerate(PATHS):
-                compare(database, place, path, [server for server, _ in started], args)
+        windows: dict[tuple[str, int, str], list[Window]] = collections.defaultdict(list)
+        for _ in range(rounds):
+            with servers(database, programs) as started:
+                images = thumbnails(started[0][0])
+                for path in PATHS:
+                    runs = [(number, stores) for number in range(len(programs)) for stores in STORES]
+                    for number in range(len(programs)):
+                        window(started[number][0], path, images, 1)
+                    for number, stores in random.sample(runs, len(runs)):
+                        windows[path, number, stores].append(window(started[number][0], path + stores, images, seconds))
+        for path, least in zip(PATHS, LEAST_RATIO[database], strict=True):
+            for number in range(len(programs)):
+                stored, unstored = (windows[path, number, stores] for stores in STORES)
+                ratios = [a.rate / b.rate for a, b in zip(stored, unstored, strict=True)]
+                ratio, each = statistics.median(ratios), ", ".join(f"{ratio:.3f}" for ratio in sorted(ratios))
+                name = "storing" if number == 0 else "storing, other program"
+                check(
+                    f"{name}: {path} on {database} over store=false",
+                    number > 0 or ratio >= least,
+                    f"{ratio:.3f}, of {each} (stored: {shown(stored)}; not stored: {shown(unstored)})",
+                )
 
 
 def databases(args: argparse.Namespace) -> list[str]:
     return [args.database] if args.database else ["sqlite", *(["postgres"] if os.environ.get("TEST_DATABASE_URL") else [])]
 
 
-def compare(database: str, place: int, path: str, started: list[Server], args: argparse.Namespace) -> None:
-    seconds = args.seconds or WINDOW_S
-    images = thumbnails(started[0])
-    for server in started:
-        window(server, path, images, 1)
-    rates: list[list[float]] = [[] for _ in range(2 * len(started))]
-    times: list[list[float]] = [[] for _ in rates]
-    for _ in range(args.rounds or 5):
-        runs = [(server, path + stores) for server in started for stores in ("", "&store=false")]
-        for column, (server, url) in enumerate(runs):
-            rate, took = window(server, url, images, seconds)
-            rates[column].append(rate)
-            times[column] += took
-    for number in range(len(started)):
-        stored, unstored = rates[2 * number : 2 * number + 2]
-        ratio = statistics.median(a / b for a, b in zip(stored, unstored, strict=True))
-        shown = (
-            f"{ratio:.3f} ({statistics.median(stored):.1f} over {statistics.median(unstored):.1f} images/s, "
-            f"p99 {p99(times[2 * number]):.1f} and {p99(times[2 * number + 1]):.1f} ms)"
-        )
-        name = "storing" if number == 0 else "storing, other program"
-        check(f"{name}: {path} on {database} over store=false", number > 0 or ratio >= LEAST_RATIO[database][place], shown)
+def shown(windows: list[Window]) -> str:
+    rate, of_server, of_postgres = (statistics.median(getattr(it, name) for it in windows) for name in ("rate", "of_server", "of_postgres"))
+    slowest = p99([time for it in windows for time in it.times])
+    return f"{rate:.1f} images/s, p99 {slowest:.1f} ms, processor time {of_server:.2f} and {of_postgres:.2f} ms an image"
 
 
 def growth(args: argparse.Namespace) -> None:
@@ -152,7 +192,7 @@ def growth(args: argparse.Namespace) -> None:
             images = thumbnails(server)
             window(server, PATHS[0] + "&store=false", images, 2)
             seconds = (args.seconds or GROWTH_S) / TENTHS
-            rates = [window(server, PATHS[0], images, seconds)[0] for _ in range(TENTHS)]
+            rates = [window(server, PATHS[0], images, seconds).rate for _ in range(TENTHS)]
             shown = f"{rates[-1] / rates[0]:.3f} ({', '.join(f'{rate:.0f}' for rate in rates)} images/s)"
             check(f"growth: the last tenth over the first on {database}", rates[-1] >= LEAST_OF_FIRST * rates[0], shown)
             if postgres:
