@@ -1,6 +1,6 @@
 //! The texts of statements, and tests that both databases know each of them: its tables, its columns and the types of its parameters.
-//! The tests also read the plan of each statement, on empty tables and on large ones: it finds its rows by the keys of an index and
-//! sorts none.
+//! The tests also read the plan of each statement, with short and with long lists, on empty tables, on large ones, and on large ones of
+//! which one is empty: it finds its rows by the keys of an index and sorts none.
 //!
 //! A file declares its statements with [`statements!`], which also tests them. A connection runs no other text, except one
 //! that is made for the call.
@@ -22,7 +22,7 @@ pub(crate) use check::{Listed, check};
 pub(crate) struct Statement(&'static str);
 
 impl Statement {
-    /// Returns a statement without a test: its parameters are rows, or its table is not one of the migrations.
+    /// Returns a statement without a test: its table is not one of the migrations.
     pub(crate) const fn untested(text: &'static str) -> Self {
         Self(text)
     }
@@ -34,6 +34,7 @@ impl Statement {
 
 /// Declares the statements of a file, and tests them.
 ///
+/// `, rows "types"` follows the text of one with a parameter `:rows`, with the types of its columns in Postgres.
 /// `, only postgres` follows the text of one that SQLite does not run. `, scans "why"` follows one that reads a whole table or index,
 /// and `, sorts "why"` one that sorts rows, with the reason why their number does not grow with the tables or why the statement may
 /// take as long.
@@ -41,7 +42,7 @@ macro_rules! statements {
     ($(
         $(#[$meta:meta])*
         $vis:vis const $name:ident = $text:expr
-            $(, only $database:ident)? $(, scans $scans:literal)? $(, sorts $sorts:literal)?;
+            $(, rows $rows:literal)? $(, only $database:ident)? $(, scans $scans:literal)? $(, sorts $sorts:literal)?;
     )+) => {
         $(
             $(#[$meta])*
@@ -59,6 +60,7 @@ macro_rules! statements {
                     $(Listed {
                         name: stringify!($name),
                         text: super::$name.text(),
+                        rows: &[$(("rows", $rows))?],
                         only: concat!("" $(, stringify!($database))?),
                         scans: concat!("" $(, $scans)?),
                         sorts: concat!("" $(, $sorts)?),

@@ -36,7 +36,8 @@ crate::prepared::statements! {
     /// The id of an image begins with the time when it was stored first, which is not later than its scans. So the index of ids
     /// leads to the old images.
     const OLD_SCANS = "SELECT s.id, s.image_id FROM images i JOIN scans s ON s.image_id = i.id \
-         WHERE i.tenant = :tenant AND i.id < :first_id AND s.created_at < :before ORDER BY i.id LIMIT :limit";
+         WHERE i.tenant = :tenant AND i.id < :first_id AND s.created_at < :before ORDER BY i.id LIMIT :limit",
+         scans "the scans if there are images and no scans, which is never so: an image goes with its last scan";
 
     const DELETE_SCANS = "DELETE FROM scans WHERE id IN (:ids)";
 

@@ -12,7 +12,6 @@ use crate::call::change;
 use crate::connection::{Connection, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::micros;
@@ -48,17 +47,16 @@ crate::prepared::statements! {
     const LOCK_ENDED = "UPDATE batch_chunks SET lease_token = lease_token + 1 \
          WHERE batch_id = :batch_id AND number = :number AND ready_at <= :now \
          RETURNING batch_id, number, first_item, items";
-}
 
-/// A finished item is not changed. The columns of the values are those of [`ItemValues::values`]. The range of positions keeps
-/// Postgres from reading the whole batch.
-const FINISH_ITEMS: Statement = Statement::untested(
-    "UPDATE batch_items SET state = v.column2, cached = v.column3, \
-     scan_id = v.column4, result = v.column5, error_code = v.column6, error_detail = v.column7, \
-     attempts = attempts + :attempts FROM (VALUES :rows) AS v \
-     WHERE batch_id = :batch AND position >= :first AND position <= :last AND position = v.column1 \
-     AND state = 'queued' RETURNING position",
-);
+    /// A finished item is not changed. The columns of the values are those of [`ItemValues::values`]. The range of positions keeps
+    /// Postgres from reading the whole batch.
+    const FINISH_ITEMS = "UPDATE batch_items SET state = v.column2, cached = v.column3, \
+         scan_id = v.column4, result = v.column5, error_code = v.column6, error_detail = v.column7, \
+         attempts = attempts + :attempts FROM (VALUES :rows) AS v \
+         WHERE batch_id = :batch AND position >= :first AND position <= :last AND position = v.column1 \
+         AND state = 'queued' RETURNING position",
+        rows "bigint, text, boolean, uuid, jsonb, text, text";
+}
 
 /// The changes of a batch's counts.
 #[derive(Default)]

@@ -14,7 +14,6 @@ use crate::call::change;
 use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::prepared::Statement;
 use crate::record::record;
 use crate::store::Store;
 use crate::times::{micros, to_the_microsecond};
@@ -55,13 +54,12 @@ crate::prepared::statements! {
 
     const FINISH = "UPDATE batches SET finished_at = :now, payloads_due = :payloads_due WHERE id = :batch AND NOT is_open \
          AND queued + running = 0 AND finished_at IS NULL AND cancelled_at IS NULL";
-}
 
-/// A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
-const KNOWN_IDS: Statement = Statement::untested(
-    "WITH sent (id) AS (VALUES :sent) SELECT (SELECT i.item_id FROM batch_items i \
-     WHERE i.batch_id = :batch AND i.item_id = sent.id) AS item_id FROM sent",
-);
+    /// A subquery for each id always uses the index of ids. Postgres may read the whole batch for a list of ids.
+    const KNOWN_IDS = "WITH sent (id) AS (VALUES :rows) SELECT (SELECT i.item_id FROM batch_items i \
+         WHERE i.batch_id = :batch AND i.item_id = sent.id) AS item_id FROM sent",
+        rows "text";
+}
 
 record! {
     struct LockedBatch {
@@ -248,7 +246,7 @@ async fn known_ids(
     let ids: Vec<[&dyn Value; 1]> = ids.map(|id| [id as &dyn Value]).collect();
     for ids in pieces(&ids) {
         let found: Vec<Option<String>> = connection
-            .fetch_all(KNOWN_IDS, params!(batch, sent = Rows(ids)))
+            .fetch_all(KNOWN_IDS, params!(batch, rows = Rows(ids)))
             .await?;
         known.extend(found.into_iter().flatten());
     }

@@ -12,13 +12,22 @@ use crate::parameters::params;
 use crate::store::Store;
 use crate::values::Many;
 
+/// Selects images of a tenant by their ids. For many ids, Postgres may read all images of the tenant through the index of tenants, so
+/// no index answers this comparison.
+macro_rules! own {
+    () => {
+        "id IN (:images) AND coalesce(tenant, '') = :tenant"
+    };
+}
+
 /// `$tables` has the image under the name `i`.
 macro_rules! count {
     ($tables:literal) => {
         concat!(
-            "SELECT count(*) AS count FROM images i ",
-            $tables,
-            " WHERE i.tenant = :tenant AND i.id IN (:images)"
+            "SELECT count(*) AS count FROM (SELECT id FROM images WHERE ",
+            own!(),
+            ") i ",
+            $tables
         )
     };
 }
@@ -40,7 +49,7 @@ crate::prepared::statements! {
     const OF_TENANT = "SELECT id, NULL AS source_url FROM images \
          WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit";
 
-    const OWN = "SELECT id FROM images WHERE tenant = :tenant AND id IN (:images)";
+    const OWN = concat!("SELECT id FROM images WHERE ", own!());
 
     const COUNT_SCANS = count!("JOIN scans s ON s.image_id = i.id");
 
@@ -54,7 +63,7 @@ crate::prepared::statements! {
     const COUNT_IMAGE_VECTORS =
         count!("JOIN scans s ON s.image_id = i.id JOIN image_embeddings e ON e.scan_id = s.id");
 
-    const DELETE = "DELETE FROM images WHERE tenant = :tenant AND id IN (:images)";
+    const DELETE = concat!("DELETE FROM images WHERE ", own!());
 }
 
 impl Store {

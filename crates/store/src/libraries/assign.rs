@@ -11,7 +11,6 @@ use crate::call::change;
 use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::parameters::params;
-use crate::prepared::Statement;
 use crate::store::Store;
 use crate::times::micros;
 use crate::values::{Many, Rows, Value};
@@ -30,13 +29,12 @@ crate::prepared::statements! {
     const DELETE_EMPTY = "DELETE FROM people WHERE id IN \
          (SELECT p.id FROM people p WHERE p.collection_id = :id \
          AND NOT EXISTS (SELECT 1 FROM memberships m WHERE m.person_id = p.id) LIMIT :limit)";
-}
 
-const PUT: Statement = Statement::untested(
-    "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES :rows \
-     ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
-     WHERE NOT memberships.is_pinned",
-);
+    const PUT = "INSERT INTO memberships (row_id, person_id, is_pinned) VALUES :rows \
+         ON CONFLICT (row_id) DO UPDATE SET person_id = excluded.person_id \
+         WHERE NOT memberships.is_pinned",
+        rows "bigint, uuid, boolean";
+}
 
 impl Store {
     /// Adds people who have no faces yet. Returns false, and adds nobody, if the lease is lost.

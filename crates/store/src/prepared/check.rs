@@ -1,8 +1,8 @@
 //! Prepares the statements of a file, and reads their plans.
 
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection};
 
 use super::plan::{Plan, explain_postgres, explain_sqlite};
 use super::rows::{Filled, filled};
@@ -15,6 +15,8 @@ use crate::parameters::replace_names;
 pub(crate) struct Listed {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
+    /// The parameters that stand for rows, each with the types of the columns in Postgres.
+    pub(crate) rows: &'static [(&'static str, &'static str)],
     /// The only database that runs it.
     pub(crate) only: &'static str,
     /// Why it may read a whole table or index.
@@ -22,6 +24,9 @@ pub(crate) struct Listed {
     /// Why it may sort.
     pub(crate) sorts: &'static str,
 }
+
+/// How many values a list has.
+const LENGTHS: [usize; 2] = [1, 64];
 
 /// Checks the statements of a file in the databases that run them.
 pub(crate) fn check(listed: &[Listed]) {
@@ -38,21 +43,27 @@ pub(crate) fn check(listed: &[Listed]) {
         runtime,
         connection,
     } = filled();
-    let filled =
-        runtime.block_on(async { in_postgres(&mut *connection.lock().await, listed).await });
+    let (filled, part) = runtime.block_on(async {
+        let mut connection = connection.lock().await;
+        (
+            in_postgres(&mut connection, listed).await,
+            in_postgres_with_an_empty_table(&mut connection, listed).await,
+        )
+    });
     let mut wrong = Vec::new();
-    for (((statement, sqlite), empty), filled) in listed.iter().zip(sqlite).zip(empty).zip(filled) {
+    for (place, statement) in listed.iter().enumerate() {
         let name = statement.name;
         let mut plan = Plan::default();
         let databases = [
-            ("SQLite", sqlite),
-            ("Postgres", empty),
-            ("Postgres with rows", filled),
+            ("SQLite", &sqlite),
+            ("Postgres", &empty),
+            ("Postgres with rows", &filled),
+            ("Postgres with rows in some tables", &part),
         ];
         for (database, found) in databases {
-            match found {
+            match &found[place] {
                 Ok(found) => {
-                    wrong.extend(statement.undeclared(&found, database));
+                    wrong.extend(statement.undeclared(found, database));
                     plan.extend(found);
                 }
                 Err(error) => wrong.push(format!("{database}, {name}: {error}")),
@@ -69,6 +80,12 @@ pub(crate) fn check(listed: &[Listed]) {
 }
 
 impl Listed {
+    /// Whether the text has this word.
+    fn names(&self, word: &str) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        self.text.split(|c| !is_part(c)).any(|part| part == word)
+    }
+
     fn undeclared(&self, plan: &Plan, database: &str) -> Vec<String> {
         let parts = [(&plan.scans, self.scans), (&plan.sorts, self.sorts)];
         let undeclared = parts.into_iter().filter(|(_, reason)| reason.is_empty());
@@ -79,7 +96,9 @@ impl Listed {
     }
 }
 
-async fn in_sqlite(listed: &[Listed]) -> Vec<Result<Plan, sqlx::Error>> {
+type Explained = Vec<Result<Plan, sqlx::Error>>;
+
+async fn in_sqlite(listed: &[Listed]) -> Explained {
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let migrator = &migrations::SQLITE;
     migrator
@@ -91,36 +110,99 @@ async fn in_sqlite(listed: &[Listed]) -> Vec<Result<Plan, sqlx::Error>> {
         plans.push(if statement.only == "postgres" {
             Ok(Plan::default())
         } else {
-            explain_sqlite(&mut connection, &numbered(statement.text).0).await
+            let (text, _) = numbered(statement, 1, |_| String::new());
+            explain_sqlite(&mut connection, &text).await
         });
     }
     plans
 }
 
-async fn in_postgres(
-    connection: &mut PgConnection,
-    listed: &[Listed],
-) -> Vec<Result<Plan, sqlx::Error>> {
+async fn in_postgres(connection: &mut PgConnection, listed: &[Listed]) -> Explained {
     let mut plans = Vec::new();
     for statement in listed {
-        run(connection, "SAVEPOINT before").await;
-        let (text, parameters) = numbered(statement.text);
-        plans.push(explain_postgres(connection, &text, parameters).await);
-        run(connection, "ROLLBACK TO before").await;
+        plans.push(explained(connection, statement, "SELECT 1").await);
     }
     plans
 }
 
-/// Numbers the parameters, and returns how many there are. A list has one value, which suffices for its type.
-fn numbered(statement: &str) -> (String, usize) {
+/// Explains each statement as often as it has tables, each time without the rows of one of them.
+async fn in_postgres_with_an_empty_table(
+    connection: &mut PgConnection,
+    listed: &[Listed],
+) -> Explained {
+    let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()";
+    let tables: Vec<String> = sqlx::query_scalar(tables)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+    let mut plans = Vec::new();
+    for statement in listed {
+        let mut plan = Ok(Plan::default());
+        for table in tables.iter().filter(|table| statement.names(table)) {
+            let empty = format!(
+                "TRUNCATE {table}; DELETE FROM pg_statistic WHERE starelid = '{table}'::regclass"
+            );
+            let found = explained(connection, statement, &empty).await;
+            plan = plan.and_then(|mut plan: Plan| {
+                plan.extend(&found?);
+                Ok(plan)
+            });
+        }
+        plans.push(plan);
+    }
+    plans
+}
+
+/// Explains a statement with short and with long lists, after another one. Undoes what that one does.
+async fn explained(
+    connection: &mut PgConnection,
+    statement: &Listed,
+    before: &str,
+) -> Result<Plan, sqlx::Error> {
+    let mut plan = Plan::default();
+    if statement.only == "sqlite" {
+        return Ok(plan);
+    }
+    for length in LENGTHS {
+        let (text, parameters) = numbered(statement, length, |kind| format!("::{kind}"));
+        let begin = format!("SAVEPOINT before; {before}");
+        run(connection, AssertSqlSafe(begin)).await;
+        let found = explain_postgres(connection, &text, parameters).await;
+        run(connection, "ROLLBACK TO before").await;
+        plan.extend(&found?);
+    }
+    Ok(plan)
+}
+
+/// Numbers the parameters, and returns how many there are. A list, which is that of an `IN`, has `length` values, and rows are two.
+/// `cast` returns what follows a value of a row with its type.
+fn numbered(statement: &Listed, length: usize, cast: impl Fn(&str) -> String) -> (String, usize) {
     let mut names: Vec<String> = Vec::new();
-    let text = replace_names(statement, |text, name| {
-        let known = names.iter().position(|known| known == name);
-        let place = known.unwrap_or_else(|| {
-            names.push(name.to_owned());
+    let mut place = |name: String| {
+        let known = names.iter().position(|known| *known == name);
+        known.unwrap_or_else(|| {
+            names.push(name);
             names.len() - 1
-        });
-        text.push_str(&format!("${}", place + 1));
+        }) + 1
+    };
+    let text = replace_names(statement.text, |text, name| {
+        let mut value = |number: usize| format!("${}", place(format!("{name} {number}")));
+        let rows = statement.rows.iter().find(|(rows, _)| *rows == name);
+        let values: Vec<String> = if let Some((_, types)) = rows {
+            let types: Vec<_> = types.split(", ").collect();
+            let mut row = |row: usize| {
+                let values = types.iter().enumerate();
+                let values = values.map(|(column, kind)| {
+                    format!("{}{}", value(row * types.len() + column), cast(kind))
+                });
+                format!("({})", values.collect::<Vec<_>>().join(", "))
+            };
+            vec![row(0), row(1)]
+        } else {
+            let length = if text.ends_with("IN (") { length } else { 1 };
+            (0..length).map(value).collect()
+        };
+        text.push_str(&values.join(", "));
     });
     (text, names.len())
 }

@@ -17,9 +17,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn extend(&mut self, other: Self) {
-        self.scans.extend(other.scans);
-        self.sorts.extend(other.sorts);
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.scans.extend_from_slice(&other.scans);
+        self.sorts.extend_from_slice(&other.sorts);
     }
 }
 
@@ -150,7 +150,10 @@ pub(super) async fn explain_sqlite(
         let scanned = step.strip_prefix("SCAN ");
         // The rows of a query within the statement, whose steps are listed too, and those of the statement itself.
         let is_of_a_table = scanned.is_some_and(|scanned| {
-            !inner.contains(&scanned) && !scanned.contains('(') && !scanned.contains("CONSTANT ROW")
+            !inner.contains(&scanned)
+                && !scanned.contains('(')
+                && !scanned.contains("CONSTANT ROW")
+                && !scanned.contains("VALUES CLAUSE")
         });
         let is_partial = partial.iter().any(|index| step.ends_with(index.as_str()));
         if is_of_a_table && !is_partial {

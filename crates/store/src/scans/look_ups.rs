@@ -5,18 +5,21 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::queues::{LookUpKey, LookedUp};
+use super::save_new::padded;
 use crate::call::query;
 use crate::error::{SharedError, StoreError};
 use crate::gathered::Waiting;
 use crate::parameters::params;
 use crate::store::Store;
-use crate::values::{Digest, Many};
+use crate::values::{Digest, Rows, Value};
 
 crate::prepared::statements! {
-    /// The outer join keeps Postgres from reading the scans first.
-    const CACHED_IDS = "SELECT i.sha256, s.id FROM images i \
-         LEFT JOIN scans s ON s.image_id = i.id AND s.scan_key = :scan_key \
-         WHERE i.tenant = :tenant AND i.sha256 IN (:sha256s) AND coalesce(s.answers_cache, FALSE)";
+    /// A subquery for each image always uses the keys. Postgres may read all images of the tenant for a list of hashes, and all scans
+    /// for a join.
+    const CACHED_IDS = "WITH sent (sha256) AS (VALUES :rows) SELECT sha256, (SELECT s.id FROM scans s \
+         WHERE s.image_id = (SELECT i.id FROM images i WHERE i.tenant = :tenant AND i.sha256 = sent.sha256) \
+         AND s.scan_key = :scan_key AND s.answers_cache) AS id FROM sent",
+        rows "bytea";
 }
 
 /// The most look-ups of one statement.
@@ -70,7 +73,7 @@ impl Store {
     }
 
     /// Returns the ids of scans with this key that can be returned from the cache, each with the SHA-256 of its image. It
-    /// looks only for images with these SHA-256s.
+    /// looks only for images with these SHA-256s. It can return a scan more than once.
     pub async fn cached_scan_ids(
         &self,
         tenant: &str,
@@ -81,9 +84,12 @@ impl Store {
             const IMAGES_PER_QUERY: usize = 500;
             let mut found = Vec::new();
             for sha256s in sha256s.chunks(IMAGES_PER_QUERY) {
-                let values = params!(tenant, scan_key = *scan_key, sha256s = Many(sha256s));
-                let cached: Vec<(Digest, Uuid)> = connection.fetch_all(CACHED_IDS, values).await?;
-                found.extend(cached.into_iter().map(|(sha256, id)| (sha256.0, id)));
+                let rows = padded(sha256s.iter().map(|it| -> [&dyn Value; 1] { [it] }), None);
+                let values = params!(tenant, scan_key = *scan_key, rows = Rows(&rows));
+                let cached: Vec<(Digest, Option<Uuid>)> =
+                    connection.fetch_all(CACHED_IDS, values).await?;
+                let cached = cached.into_iter();
+                found.extend(cached.filter_map(|(sha256, id)| Some((sha256.0, id?))));
             }
             Ok(found)
         })

@@ -25,7 +25,7 @@ crate::prepared::statements! {
 
 /// Inserts images or finds them. The update locks their rows until the transaction ends, so that writers of the same image wait
 /// for each other.
-fn upsert_images_text() -> String {
+pub(super) fn upsert_images_text() -> String {
     format!(
         "INSERT INTO {} VALUES :rows ON CONFLICT (tenant, sha256) DO UPDATE \
          SET perceptual_hash = coalesce(images.perceptual_hash, excluded.perceptual_hash) \

@@ -200,7 +200,7 @@ fn statements<'t>(tables: impl Iterator<Item = &'t Table>) -> String {
 }
 
 /// Repeats the last row until the number of rows is a power of two. The copies have no image, if a column has its id.
-fn padded<'v, const N: usize>(
+pub(super) fn padded<'v, const N: usize>(
     rows: impl Iterator<Item = [&'v dyn Value; N]>,
     image: Option<usize>,
 ) -> Vec<[&'v dyn Value; N]> {
@@ -213,4 +213,65 @@ fn padded<'v, const N: usize>(
         rows.resize(rows.len().next_power_of_two(), copy);
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prepared::{Listed, check};
+    use crate::scans::{save::upsert_images_text, sources::add_sources_text};
+
+    const ROWS: &[(&str, &str)] = &[
+        (
+            "images",
+            "uuid, text, bytea, bigint, integer, integer, text, smallint, bigint, timestamptz",
+        ),
+        ("sources", "uuid, bytea, text, text, timestamptz"),
+        (
+            "scans",
+            "uuid, uuid, bytea, text, text, bytea, text, text, jsonb, jsonb, boolean, timestamptz, uuid",
+        ),
+        (
+            "faces",
+            "uuid, uuid, uuid, integer, real, real, real, real, real, real[], jsonb",
+        ),
+        (
+            "scan_vectors",
+            "uuid, uuid, text, text, integer, real, real[]",
+        ),
+        (
+            "face_vectors",
+            "uuid, uuid, text, text, integer, real, real[]",
+        ),
+    ];
+
+    /// The table of the versions is not one of the migrations.
+    fn listed(name: &'static str, only: &'static str, text: &str) -> Listed {
+        Listed {
+            name,
+            text: text.replace(schema::IS_KNOWN, "TRUE").leak(),
+            rows: ROWS,
+            only,
+            scans: "",
+            sorts: "",
+        }
+    }
+
+    #[test]
+    fn both_databases_find_the_rows_of_texts_for_a_call() {
+        let tables = || [&SOURCES, &SCANS, &SCAN_VECTORS, &FACES, &FACE_VECTORS].into_iter();
+        let one = one_statement(tables());
+        let several = statements(tables());
+        let mut texts = vec![listed("one_statement", "postgres", &one)];
+        texts.extend(
+            several
+                .split("; ")
+                .map(|text| listed("statements", "sqlite", text)),
+        );
+        let images = upsert_images_text().replace(":rows", ":images");
+        texts.push(listed("upsert_images_text", "", &images));
+        let sources = add_sources_text().replace(":rows", ":sources");
+        texts.push(listed("add_sources_text", "", &sources));
+        check(&texts);
+    }
 }

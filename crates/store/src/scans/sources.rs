@@ -87,6 +87,13 @@ impl NewSourceRow {
     }
 }
 
+pub(super) fn add_sources_text() -> String {
+    format!(
+        "INSERT INTO {} VALUES :rows ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at",
+        NewSourceRow::INTO
+    )
+}
+
 /// Adds sources to different images, or sets the times of sources that the images have.
 pub(super) async fn add_sources(
     connection: &mut Connection<'_>,
@@ -96,10 +103,7 @@ pub(super) async fn add_sources(
         .filter_map(|(image_id, source)| NewSourceRow::new(image_id, source))
         .collect();
     let rows: Vec<_> = rows.iter().map(NewSourceRow::values).collect();
-    let statement = format!(
-        "INSERT INTO {} VALUES :rows ON CONFLICT (image_id, source_key) DO UPDATE SET seen_at = excluded.seen_at",
-        NewSourceRow::INTO
-    );
+    let statement = add_sources_text();
     for rows in pieces(&rows) {
         let values = params!(rows = Rows(rows));
         connection.execute_text(&statement, values).await?;
