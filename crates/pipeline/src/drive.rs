@@ -22,6 +22,9 @@ use crate::{
     ingest::intake::LoadedImage,
 };
 
+/// The bytes of a file that is hashed sooner than a thread of the pool begins.
+const HASHED_AT_ONCE: usize = 32 << 10;
+
 impl Pipeline {
     /// Waits for a permit to hold an image decoded, then runs a plan on the image, on the pool. The permit is held until
     /// the plan ends or releases it. Adds the wait and the total time to the timings of the run.
@@ -69,7 +72,7 @@ impl Pipeline {
         self.pool.drive(Some(tenant), stage, driven).await?
     }
 
-    /// Returns the sha256 of an image of a tenant. The pool computes it the first time.
+    /// Returns the sha256 of an image of a tenant. The pool computes that of a large file the first time.
     pub(crate) async fn hash(
         &self,
         tenant: &Arc<str>,
@@ -78,11 +81,15 @@ impl Pipeline {
         if let Some(hash) = image.hash {
             return Ok(hash);
         }
-        let (bytes, tenant) = (image.bytes.clone(), Some(Arc::clone(tenant)));
-        let hash = self
-            .pool
-            .run_for(tenant, Stage::Begin, move || content_hash(&bytes));
-        let hash = hash.await?;
+        let hash = if image.bytes.len() <= HASHED_AT_ONCE {
+            content_hash(&image.bytes)
+        } else {
+            let (bytes, tenant) = (image.bytes.clone(), Some(Arc::clone(tenant)));
+            let hash = self
+                .pool
+                .run_for(tenant, Stage::Begin, move || content_hash(&bytes));
+            hash.await?
+        };
         image.hash = Some(hash);
         Ok(hash)
     }
