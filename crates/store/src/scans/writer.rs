@@ -19,9 +19,10 @@ type WaitingScan = Waiting<Box<NewScan>, SavedOrAlone>;
 impl Store {
     /// Saves the scan of one image, with its faces and embeddings.
     ///
-    /// Concurrent calls are saved together, at the [turns](Store::with_turns) of the store: those of new images with one call of the database, and then the others in one
-    /// transaction. If that fails because of one of them, or waits for a second for an image that is locked, each has a transaction
-    /// of its own. A call that is dropped while it waits writes nothing; one that is dropped later can still write.
+    /// Concurrent calls are saved together, at the [turns](Store::with_turns) of the store: those of new images with one call of the
+    /// database, and then the others in one transaction. If that fails because of one of them, or waits for a second for an image
+    /// that is locked, each has a transaction of its own. A call that is dropped while it waits writes nothing; one that is dropped
+    /// later can still write.
     ///
     /// If the tenant already has an image with this SHA-256, the scan is added to that image, and so is the source.
     ///
