@@ -126,14 +126,6 @@ def cpu_seconds_of_postgres() -> float:
     return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
-def keep_apart() -> None:
-    """Leaves the last core to Postgres alone."""
-    *others, last = sorted(os.sched_getaffinity(0))
-    for process in processes_of_postgres():
-        os.sched_setaffinity(int(process.name), {last})
-    os.sched_setaffinity(0, others)
-
-
 def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100)[-1] * 1e3
 
@@ -143,8 +135,6 @@ def storing(args: argparse.Namespace) -> None:
 
     Two processes of one program differ in their rates, so each round starts new ones, and its windows have no fixed order.
     """
-    if args.apart:
-        keep_apart()
     programs = [Path(args.server) if args.server else BENCH.with_name("facescan"), *([Path(args.other)] if args.other else [])]
     seconds, rounds = args.seconds or WINDOW_S, args.rounds or 5
     for database in databases(args):
