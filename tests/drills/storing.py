@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -96,6 +97,10 @@ class Window:
     of_postgres: float
 
 
+# Those of a path, a server and a way to store, round by round.
+Windows = dict[tuple[str, int, str], list[Window]]
+
+
 def window(server: Server, path: str, images: list[bytes], seconds: float) -> Window:
     """Sends images that the server does not know from many clients."""
     end = time.perf_counter() + seconds
@@ -116,14 +121,15 @@ def window(server: Server, path: str, images: list[bytes], seconds: float) -> Wi
     return Window(len(times) / seconds, times, of_server, of_postgres)
 
 
-def processes_of_postgres() -> list[Path]:
-    return [path.parent for path in Path("/proc").glob("[0-9]*/comm") if path.read_text() == "postgres\n"]
-
-
 def cpu_seconds_of_postgres() -> float:
     """Returns the processor time of all its processes, those that ended included."""
-    stats = [(process / "stat").read_text().rpartition(")")[2].split() for process in processes_of_postgres()]
-    return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        # A process can end while it is read. Its time is then that of its parent, too.
+        with contextlib.suppress(OSError):
+            if (process / "comm").read_text() == "postgres\n":
+                ticks += sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def p99(times: list[float]) -> float:
@@ -136,18 +142,11 @@ def storing(args: argparse.Namespace) -> None:
     Two processes of one program differ in their rates, so each round starts new ones, and its windows have no fixed order.
     """
     programs = [Path(args.server) if args.server else BENCH.with_name("facescan"), *([Path(args.other)] if args.other else [])]
-    seconds, rounds = args.seconds or WINDOW_S, args.rounds or 5
     for database in databases(args):
-        windows: dict[tuple[str, int, str], list[Window]] = collections.defaultdict(list)
-        for _ in range(rounds):
+        windows: Windows = collections.defaultdict(list)
+        for _ in range(args.rounds or 5):
             with servers(database, programs) as started:
-                images = thumbnails(started[0][0])
-                for path in PATHS:
-                    runs = [(number, stores) for number in range(len(programs)) for stores in STORES]
-                    for number in range(len(programs)):
-                        window(started[number][0], path, images, 1)
-                    for number, stores in random.sample(runs, len(runs)):
-                        windows[path, number, stores].append(window(started[number][0], path + stores, images, seconds))
+                measure([server for server, _ in started], args.seconds or WINDOW_S, windows)
         for path, least in zip(PATHS, LEAST_RATIO[database], strict=True):
             for number in range(len(programs)):
                 stored, unstored = (windows[path, number, stores] for stores in STORES)
@@ -159,6 +158,17 @@ def storing(args: argparse.Namespace) -> None:
                     number > 0 or ratio >= least,
                     f"{ratio:.3f}, of {each} (stored: {shown(stored)}; not stored: {shown(unstored)})",
                 )
+
+
+def measure(started: list[Server], seconds: float, windows: Windows) -> None:
+    """Adds a window of each path, server and way to store, in a random order."""
+    images = thumbnails(started[0])
+    for path in PATHS:
+        for server in started:
+            window(server, path, images, 1)
+        runs = list(itertools.product(range(len(started)), STORES))
+        for number, stores in random.sample(runs, len(runs)):
+            windows[path, number, stores].append(window(started[number], path + stores, images, seconds))
 
 
 def databases(args: argparse.Namespace) -> list[str]:

@@ -80,6 +80,12 @@ pub(crate) fn check(listed: &[Listed]) {
 }
 
 impl Listed {
+    /// Returns how many values its lists have, one length for each plan.
+    fn lengths(&self) -> &'static [usize] {
+        let has_lists = self.text.contains("IN (:");
+        if has_lists { &LENGTHS } else { &LENGTHS[..1] }
+    }
+
     /// Whether the text has this word.
     fn names(&self, word: &str) -> bool {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -120,7 +126,7 @@ async fn in_sqlite(listed: &[Listed]) -> Explained {
 async fn in_postgres(connection: &mut PgConnection, listed: &[Listed]) -> Explained {
     let mut plans = Vec::new();
     for statement in listed {
-        plans.push(explained(connection, statement, "SELECT 1").await);
+        plans.push(explained(connection, statement, "").await);
     }
     plans
 }
@@ -153,7 +159,7 @@ async fn in_postgres_with_an_empty_table(
     plans
 }
 
-/// Explains a statement with short and with long lists, after another one. Undoes what that one does.
+/// Explains a statement with short and with long lists, after other ones. Undoes what those do.
 async fn explained(
     connection: &mut PgConnection,
     statement: &Listed,
@@ -163,8 +169,8 @@ async fn explained(
     if statement.only == "sqlite" {
         return Ok(plan);
     }
-    for length in LENGTHS {
-        let (text, parameters) = numbered(statement, length, |kind| format!("::{kind}"));
+    for length in statement.lengths() {
+        let (text, parameters) = numbered(statement, *length, |kind| format!("::{kind}"));
         let begin = format!("SAVEPOINT before; {before}");
         run(connection, AssertSqlSafe(begin)).await;
         let found = explain_postgres(connection, &text, parameters).await;
