@@ -77,7 +77,7 @@ fn face(direction: [f32; 2]) -> NewEnrollment {
 }
 
 /// Returns a face whose vector came from a stored face.
-fn stored_face(id: Uuid) -> NewEnrollment {
+pub fn stored_face(id: Uuid) -> NewEnrollment {
     NewEnrollment {
         face_id: Some(id),
         ..face([1.0, 0.0])
@@ -89,14 +89,14 @@ pub async fn created(store: &Store, collection: &Collection) {
     assert_eq!(written, Written::Done);
 }
 
-async fn added(store: &Store, collection: &Collection) -> Subject {
+pub async fn added(store: &Store, collection: &Collection) -> Subject {
     let subject = subject(collection);
     let written = store.create_subject(&collection.tenant, &subject, None);
     assert_eq!(written.await.unwrap(), Written::Done);
     subject
 }
 
-async fn enroll(
+pub async fn enroll(
     store: &Store,
     collection: &Collection,
     subject: &Subject,

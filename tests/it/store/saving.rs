@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use facescan_clock::SystemClock;
 use facescan_store::{
-    NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
+    Enrolled, NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
 };
 use futures::future::join_all;
 use tokio::sync::Semaphore;
@@ -14,8 +14,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use uuid::Uuid;
 
-use super::batches;
 use super::fixtures::{face_at, find, new_scan, noon, read_image, with_key};
+use super::{batches, collections};
 use crate::support::database::{Database, execute, on_postgres, on_sqlite, settings};
 
 // On one thread, the writer begins when every call waits.
@@ -68,6 +68,7 @@ async fn a_transaction_has_few_statements() {
         let _counted = tracing::subscriber::set_default(subscriber);
         count_those_of_requests(&store, &statements).await;
         count_those_of_a_chunk(&store, &statements).await;
+        count_those_of_an_enrollment(&store, &statements).await;
     })
     .await;
 }
@@ -104,6 +105,26 @@ async fn count_those_of_a_chunk(store: &Store, statements: &Statements) {
     assert_eq!(finished.await.unwrap().unwrap().finished, 64);
     // Those of the scans, whose faces take two, and those of the items, the chunk and the batch.
     assert_eq!(statements.take(), 17);
+}
+
+async fn count_those_of_an_enrollment(store: &Store, statements: &Statements) {
+    let gallery = collections::collection("enroll", "gallery");
+    collections::created(store, &gallery).await;
+    let subject = collections::added(store, &gallery).await;
+    let scans: Vec<_> = (0..32).map(|number| with_faces("enroll", number)).collect();
+    for saved in save_all(store, &scans).await {
+        saved.unwrap();
+    }
+    let stored = scans.iter().flat_map(|scan| &scan.faces);
+    let faces: Vec<_> = stored
+        .map(|face| collections::stored_face(face.id))
+        .collect();
+    statements.take();
+    let enrolled = collections::enroll(store, &gallery, &subject, &faces).await;
+    assert_eq!(enrolled, Enrolled::Done);
+    // The begin, the version of the tables, the collection, two of the subject, the stored faces, the new faces, the subject
+    // and the end.
+    assert_eq!(statements.take(), 9);
 }
 
 /// Counts the statements that the driver runs.

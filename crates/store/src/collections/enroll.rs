@@ -16,13 +16,25 @@ use crate::pages::PageRequest;
 use crate::parameters::params;
 use crate::store::Store;
 use crate::times::micros;
-use crate::values::Value;
+use crate::values::{Many, Value};
+
+/// Finds stored faces and the image of each.
+macro_rules! stored_faces {
+    ($lock:literal) => {
+        concat!(
+            "SELECT id, image_id FROM faces WHERE id IN (:ids) \
+             AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant ORDER BY id ",
+            $lock
+        )
+    };
+}
 
 crate::prepared::statements! {
-    /// Locks a stored face, so that an erasure of it also finds the new enrollment. SQLite has no `FOR UPDATE`, but an update that
-    /// changes nothing locks the row in both databases.
-    const LOCK_FACE = "UPDATE faces SET position = position \
-         WHERE id = :id AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant RETURNING image_id";
+    /// For a database with one writer at a time.
+    const STORED_FACES = stored_faces!("");
+
+    /// Locks the faces, so that an erasure of one also finds the new enrollment. Every call locks faces in the same order.
+    const LOCK_FACES = stored_faces!("FOR NO KEY UPDATE"), only postgres, sorts "the faces of one call";
 
     const FIND = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
          WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
@@ -173,17 +185,20 @@ async fn lock_faces(
     tenant: &str,
     faces: &[NewEnrollment],
 ) -> Result<Option<Vec<Option<Uuid>>>, StoreError> {
-    // Every call locks faces in the same order.
     let ids: BTreeSet<Uuid> = faces.iter().filter_map(|face| face.face_id).collect();
     let mut images = BTreeMap::new();
-    for id in ids {
-        let image: Option<Uuid> = connection
-            .fetch_optional(LOCK_FACE, params!(tenant, id))
-            .await?;
-        let Some(image) = image else {
-            return Ok(None);
+    if !ids.is_empty() {
+        let text = match connection.has_several_writers() {
+            true => LOCK_FACES,
+            false => STORED_FACES,
         };
-        images.insert(id, image);
+        let sent: Vec<_> = ids.iter().copied().collect();
+        let values = params!(tenant, ids = Many(&sent));
+        let stored: Vec<(Uuid, Uuid)> = connection.fetch_all(text, values).await?;
+        images.extend(stored);
+    }
+    if images.len() < ids.len() {
+        return Ok(None);
     }
     let image = |face: &NewEnrollment| match face.face_id {
         Some(id) => images.get(&id).copied(),
