@@ -45,6 +45,8 @@ pub(super) struct Storage<'a, P: Plan> {
     /// The task that computes the vectors of the result, and the precision that it has now.
     pub vector_task: Option<DeviceTask>,
     pub precision: Option<NumericPrecision>,
+    /// The key of the result in this precision.
+    expected_key: ContentHash,
     /// The sha256 of the image. The lookup sets it.
     pub hash: ContentHash,
     pub byte_size: u64,
@@ -73,17 +75,19 @@ impl<'a, P: Plan> Storage<'a, P> {
         }
         let tasks = plan.tasks();
         let vector_task = Models::vector_task(&tasks);
+        let precision = vector_task.and_then(|task| pipeline.models.current_precision(task));
         let started = pipeline.clock.monotonic();
         Ok(Some(Self {
             pipeline,
             store,
             tenant: &context.principal.tenant,
+            expected_key: scan_key(pipeline, plan, stored.name, precision),
             plan,
             stored,
             options,
             tasks,
             vector_task,
-            precision: vector_task.and_then(|task| pipeline.models.current_precision(task)),
+            precision,
             hash: ContentHash::default(),
             byte_size: image.bytes.len() as u64,
             started,
@@ -99,8 +103,8 @@ impl<'a, P: Plan> Storage<'a, P> {
     ) -> Result<Option<RunOutput<P::Output>>, PipelineError> {
         self.hash = self.pipeline.hash(self.tenant, image).await?;
         if self.options.cache {
-            let key = self.key(self.precision);
-            let found = self.store.find_scan(self.tenant, &self.hash, &key).await?;
+            let key = &self.expected_key;
+            let found = self.store.find_scan(self.tenant, &self.hash, key).await?;
             if let Some(found) = found
                 && let Some(found) = self.returned(found, saving).await?
             {
@@ -115,6 +119,9 @@ impl<'a, P: Plan> Storage<'a, P> {
 
     /// Returns the key of the result, whose vectors have this precision.
     pub(crate) fn key(&self, precision: Option<NumericPrecision>) -> ContentHash {
+        if precision == self.precision {
+            return self.expected_key;
+        }
         scan_key(self.pipeline, self.plan, self.stored.name, precision)
     }
 
