@@ -121,5 +121,6 @@ bench-search: release ## measure searches in up to 10,000,000 synthetic faces, i
 
 # For more rounds, run: make bench BENCH='--rounds 7 --seconds 5'
 bench: release ## compare this server with its bare models and its peers; results in .runtime/bench/
-	benches/run $(RELEASE) $(BENCH)
+	scripts/setup --tests
+	scripts/postgres run benches/run $(RELEASE) $(BENCH)
 	benches/preprocess $(dir $(RELEASE))

@@ -1,6 +1,7 @@
-"""The environments and servers of the peers, for benches/run and benches/preprocess."""
+"""The environments and servers of the peers, for the programs of benches."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -14,8 +15,21 @@ OUTPUT = RUNTIME / "bench"
 MODELS = ["--detector", RUNTIME / "models/yunet-2023mar.onnx", "--embedder", RUNTIME / "models/sface-2021dec.onnx"]
 
 
-# The port and the options of the FastAPI server, with its default settings, and with those that are fastest under load.
-SERVERS = {"fastapi": (19101, ()), "fastapi, 1 thread a run": (19102, ("--threads", "1", "--no-batch-faces"))}
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """The server of a peer: its program, the packages that it needs, its options, and the processes that answer."""
+
+    port: int
+    program: str = "fastapi_server.py"
+    requirements: str = "requirements.txt"
+    options: tuple[str, ...] = ()
+    workers: int = 1
+
+
+# FastAPI with its default settings, and with those that are fastest under load.
+FASTAPI = {"fastapi": Peer(19101), "fastapi, 1 thread a run": Peer(19102, options=("--threads", "1", "--no-batch-faces"))}
+CORES = os.cpu_count() or 1
+DEEPFACE = Peer(19103, "deepface_server.py", "deepface.txt", ("--workers", str(CORES)), CORES)
 
 
 def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
@@ -32,14 +46,18 @@ def environment(name: str, requirements: pathlib.Path) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def fastapi(port: int, options: tuple[str, ...]) -> Iterator[None]:
-    """Runs the FastAPI server, and yields when it can answer."""
-    command = [environment("peers", PEERS / "requirements.txt"), PEERS / "fastapi_server.py", "--port", str(port), *MODELS, *options]
+def serving(peer: Peer) -> Iterator[None]:
+    """Runs the server of a peer, and yields when all its workers can answer."""
+    name = "peers" if peer.requirements == "requirements.txt" else pathlib.Path(peer.requirements).stem
+    command = [environment(name, PEERS / peer.requirements), PEERS / peer.program, "--port", str(peer.port), *MODELS, *peer.options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
+        waiting = peer.workers
         assert process.stdout
-        if not any(line.startswith("ready") for line in process.stdout):
-            sys.exit(f"the peer on port {port} did not start")
+        while waiting:
+            if not (line := process.stdout.readline()):
+                sys.exit(f"the peer on port {peer.port} did not start")
+            waiting -= line.startswith("ready")
         yield
     finally:
         process.terminate()

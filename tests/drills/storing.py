@@ -101,8 +101,8 @@ class Window:
 Windows = dict[tuple[str, int, str], list[Window]]
 
 
-def window(server: Server, path: str, images: list[bytes], seconds: float) -> Window:
-    """Sends images that the server does not know from many clients."""
+def window(server: Server, path: str, images: list[bytes], seconds: float, count: int = CLIENTS) -> Window:
+    """Sends images that the server does not know from a number of clients."""
     end = time.perf_counter() + seconds
 
     def client(offset: int) -> list[float]:
@@ -114,8 +114,8 @@ def window(server: Server, path: str, images: list[bytes], seconds: float) -> Wi
         return times
 
     before = [server.cpu_seconds(), cpu_seconds_of_postgres()]
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
-        times = [time for times in clients.map(client, range(CLIENTS)) for time in times]
+    with concurrent.futures.ThreadPoolExecutor(count) as clients:
+        times = [time for times in clients.map(client, range(count)) for time in times]
     after = [server.cpu_seconds(), cpu_seconds_of_postgres()]
     of_server, of_postgres = (1e3 * (b - a) / len(times) for a, b in zip(before, after, strict=True))
     return Window(len(times) / seconds, times, of_server, of_postgres)
