@@ -28,7 +28,7 @@ use super::{
     Pixel, RGB,
     view::{Axis, View},
 };
-use crate::checkpoint::passed;
+use crate::{checkpoint::passed, prefetch::prefetch};
 use horizontal::{TapPairs, interpolate};
 use vertical::{Weights, blend};
 
@@ -125,6 +125,7 @@ impl RowPairs<'_> {
     /// Returns the next row, or `None` after the last one.
     pub(crate) fn next(&mut self) -> Option<RowPair<'_>> {
         let taps = self.rows.next()?;
+        self.prefetch_next(taps.second);
         // The lower row of one target row is often the upper row of the next.
         if self.lower.index == Some(taps.first) {
             std::mem::swap(&mut self.upper, &mut self.lower);
@@ -148,6 +149,19 @@ impl RowPairs<'_> {
             rows: [&self.upper.samples, &self.lower.samples],
             weights: Weights::new(taps.weights),
         })
+    }
+
+    /// Starts to load the source rows behind `last` that the next row is made of. When an image shrinks, they are too far away for
+    /// the CPU to load them by itself.
+    fn prefetch_next(&self, last: usize) {
+        let next = self.rows.as_slice().first();
+        for at in next.into_iter().flat_map(|taps| [taps.first, taps.second]) {
+            let row = self.source.get(at * self.stride..(at + 1) * self.stride);
+            let samples = row.and_then(|row| row.get(self.columns.span()));
+            if let Some(samples) = samples.filter(|_| at > last) {
+                prefetch(samples);
+            }
+        }
     }
 }
 

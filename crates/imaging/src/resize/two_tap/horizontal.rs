@@ -15,6 +15,8 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 
+use std::ops::Range;
+
 use multiversion::{multiversion, target::match_target};
 
 use super::{BLOCK, Block, RGB, Taps};
@@ -85,6 +87,14 @@ impl TapPairs {
             quads,
             is_dense,
         }
+    }
+
+    /// Returns the bytes of a source row from the first tap of the first pixel to that of the last one.
+    pub(super) fn span(&self) -> Range<usize> {
+        let offsets = self.offsets.as_flattened();
+        let [first, last] =
+            [offsets.first(), offsets.last()].map(|at| at.map_or(0, |at| *at as usize));
+        first..last + RGB
     }
 }
 
