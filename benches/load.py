@@ -31,7 +31,8 @@ class Figures:
 def load(url: str, image: pathlib.Path, seconds: float, clients: int = CONNECTIONS, rate: float | None = None) -> Figures:
     """Sends an image again and again: from a number of clients, each after its last response, or at a rate."""
     command = [cargo_program("oha") / "oha", "--no-tui", "--output-format", "json", "--stats-success-breakdown", "-c", clients]
-    command += ["-z", f"{seconds}s", "-m", "POST", "-T", "application/octet-stream", "-D", image]
+    # Work that nobody waits for any more would slow down what is measured next.
+    command += ["-z", f"{seconds}s", "-w", "-m", "POST", "-T", "application/octet-stream", "-D", image]
     command += ["-q", round(rate), "--latency-correction"] if rate else []
     done = subprocess.run([*map(str, command), url], check=True, stdout=subprocess.PIPE)
     found = json.loads(done.stdout)

@@ -103,7 +103,8 @@ Windows = dict[tuple[str, int, str], list[Window]]
 
 def window(server: Server, path: str, images: list[bytes], seconds: float, count: int = CLIENTS) -> Window:
     """Sends images that the server does not know from a number of clients."""
-    end = time.perf_counter() + seconds
+    start = time.perf_counter()
+    end = start + seconds
 
     def client(offset: int) -> list[float]:
         times = []
@@ -115,10 +116,11 @@ def window(server: Server, path: str, images: list[bytes], seconds: float, count
 
     before = [server.cpu_seconds(), cpu_seconds_of_postgres()]
     with concurrent.futures.ThreadPoolExecutor(count) as clients:
-        times = [time for times in clients.map(client, range(count)) for time in times]
+        times = [each for times in clients.map(client, range(count)) for each in times]
+    elapsed = time.perf_counter() - start
     after = [server.cpu_seconds(), cpu_seconds_of_postgres()]
     of_server, of_postgres = (1e3 * (b - a) / len(times) for a, b in zip(before, after, strict=True))
-    return Window(len(times) / seconds, times, of_server, of_postgres)
+    return Window(len(times) / elapsed, times, of_server, of_postgres)
 
 
 def cpu_seconds_of_postgres() -> float:
