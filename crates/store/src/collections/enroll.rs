@@ -23,7 +23,7 @@ macro_rules! stored_faces {
     ($lock:literal) => {
         concat!(
             "SELECT id, image_id FROM faces WHERE id IN (:ids) \
-             AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant ORDER BY id ",
+             AND (SELECT tenant FROM images WHERE id = faces.image_id) = :tenant ",
             $lock
         )
     };
@@ -31,10 +31,10 @@ macro_rules! stored_faces {
 
 crate::prepared::statements! {
     /// For a database with one writer at a time.
-    const STORED_FACES = stored_faces!("");
+    const STORED_FACES = stored_faces!(""), only sqlite;
 
     /// Locks the faces, so that an erasure of one also finds the new enrollment. Every call locks faces in the same order.
-    const LOCK_FACES = stored_faces!("FOR NO KEY UPDATE"), only postgres, sorts "the faces of one call";
+    const LOCK_FACES = stored_faces!("ORDER BY id FOR NO KEY UPDATE"), only postgres, sorts "the faces of one call";
 
     const FIND = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
          WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
