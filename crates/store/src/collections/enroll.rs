@@ -34,7 +34,7 @@ crate::prepared::statements! {
     const STORED_FACES = stored_faces!(""), only sqlite;
 
     /// Locks the faces, so that an erasure of one also finds the new enrollment. Every call locks faces in the same order.
-    const LOCK_FACES = stored_faces!("ORDER BY id FOR NO KEY UPDATE"), only postgres, sorts "the faces of one call";
+    const LOCK_FACES = stored_faces!("ORDER BY id FOR NO KEY UPDATE"), only postgres;
 
     const FIND = "SELECT s.id FROM subjects s JOIN collections c ON c.id = s.collection_id \
          WHERE c.tenant = :tenant AND c.id = :collection AND NOT c.is_erased AND s.id = :subject";
