@@ -10,7 +10,7 @@ use super::manage;
 use super::records::{CollectionKey, Enrolled, Enrollment, NewEnrollment};
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
-use crate::connection::{Connection, insert_rows};
+use crate::connection::{Connection, insert_rows, pieces};
 use crate::error::StoreError;
 use crate::pages::PageRequest;
 use crate::parameters::params;
@@ -187,13 +187,13 @@ async fn lock_faces(
 ) -> Result<Option<Vec<Option<Uuid>>>, StoreError> {
     let ids: BTreeSet<Uuid> = faces.iter().filter_map(|face| face.face_id).collect();
     let mut images = BTreeMap::new();
-    if !ids.is_empty() {
-        let text = match connection.has_several_writers() {
-            true => LOCK_FACES,
-            false => STORED_FACES,
-        };
-        let sent: Vec<_> = ids.iter().copied().collect();
-        let values = params!(tenant, ids = Many(&sent));
+    let text = match connection.has_several_writers() {
+        true => LOCK_FACES,
+        false => STORED_FACES,
+    };
+    let rows: Vec<[Uuid; 1]> = ids.iter().map(|id| [*id]).collect();
+    for piece in pieces(&rows) {
+        let values = params!(tenant, ids = Many(piece.as_flattened()));
         let stored: Vec<(Uuid, Uuid)> = connection.fetch_all(text, values).await?;
         images.extend(stored);
     }
