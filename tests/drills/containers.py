@@ -28,6 +28,9 @@ PROJECT = "facescan-proofs"
 PASSWORD = f"p@ss/w%rd {secrets.token_hex(8)}"
 PICTURE = (RUNTIME / "pictures" / "t1.jpg", 6)
 
+# The services that get `.env`.
+SERVICES = ("backend-cpu", "backend-gpu", "backend-rocm", "server", "worker")
+
 ITEMS = 300
 # The message of the engine on a machine without the NVIDIA Container Toolkit. docs/gpu.md has it.
 NO_DRIVER = 'could not select device driver "nvidia" with capabilities: [[gpu]]'
@@ -74,7 +77,11 @@ class Stack(Installation):
     def __init__(self, profile: str, server: str, *more: str, files: tuple[Path, ...] = (), **variables: str) -> None:
         self.server = server
         self.profiles = [part for name in (profile, *more) for part in ("--profile", name)]
-        self.files = [part for file in (COMPOSE, *files) for part in ("--file", str(file))]
+        # `.env` of the repository must not reach the proof.
+        self.own = tempfile.TemporaryDirectory(prefix="facescan-proof.")
+        alone = Path(self.own.name) / "alone.yml"
+        alone.write_text("services:\n" + "".join(f"  {name}:\n    env_file: !reset null\n" for name in SERVICES))
+        self.files = [part for file in (COMPOSE, alone, *files) for part in ("--file", str(file))]
         self.port, self.prometheus = free_port(), free_port()
         # Variables of the shell and of another installation must not reach the proof.
         own = {name: value for name, value in os.environ.items() if not re.match("COMPOSE_|POSTGRES_|GPU_|ALL_GPU", name)}
@@ -134,6 +141,7 @@ class Stack(Installation):
 
     def close(self) -> None:
         self.compose("down", "--volumes", "--timeout", "5", check=False)
+        self.own.cleanup()
 
 
 def check_rights(stack: Stack) -> None:
