@@ -82,10 +82,11 @@ class Stack(Installation):
         alone = Path(self.own.name) / "alone.yml"
         alone.write_text("services:\n" + "".join(f"  {name}:\n    env_file: !reset null\n" for name in SERVICES))
         self.files = [part for file in (COMPOSE, alone, *files) for part in ("--file", str(file))]
-        self.port, self.prometheus = free_port(), free_port()
+        self.port, self.prometheus, self.grafana = free_port(), free_port(), free_port()
         # Variables of the shell and of another installation must not reach the proof.
         own = {name: value for name, value in os.environ.items() if not re.match("COMPOSE_|POSTGRES_|GPU_|ALL_GPU|FACESCAN_", name)}
-        addresses = {"FACESCAN_ADDRESS": f"127.0.0.1:{self.port}", "PROMETHEUS_ADDRESS": f"127.0.0.1:{self.prometheus}"}
+        ports = {"FACESCAN": self.port, "PROMETHEUS": self.prometheus, "GRAFANA": self.grafana}
+        addresses = {f"{name}_ADDRESS": f"127.0.0.1:{port}" for name, port in ports.items()}
         self.environment = own | variables | addresses | {"POSTGRES_PASSWORD": PASSWORD}
         self.secret = ""
 
@@ -136,6 +137,15 @@ class Stack(Installation):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/api/v1/targets", timeout=10) as answer:
             targets = json.load(answer)["data"]["activeTargets"]
         return [target["health"] for target in targets if target["labels"]["job"] == job]
+
+    def panels(self) -> tuple[int, int]:
+        """Returns the number of panels of the dashboard in Grafana, and of series that Grafana reads through its data source."""
+        base = f"http://127.0.0.1:{self.grafana}/api"
+        with urllib.request.urlopen(f"{base}/dashboards/uid/facescan", timeout=10) as answer:
+            panels = json.load(answer)["dashboard"]["panels"]
+        path = "datasources/proxy/uid/prometheus/api/v1/query?query=facescan_build_info"
+        with urllib.request.urlopen(f"{base}/{path}", timeout=10) as answer:
+            return len(panels), len(json.load(answer)["data"]["result"])
 
     def detect(self, query: str = "") -> tuple[int, dict]:
         """Sends the picture. Returns the status and the answer."""
@@ -194,6 +204,8 @@ def check_metrics(stack: Stack) -> None:
     check("only the port 8080 is published", len(published) == 1 and published[0].startswith("8080/tcp"), ", ".join(published))
     wait("Prometheus", lambda: stack.targets("facescan") == ["up"])
     check("Prometheus reads the metrics", True, f"target {stack.targets('facescan')}")
+    panels, series = stack.panels()
+    check("Grafana has the dashboard and reads Prometheus", panels > 40 and series == 1, f"{panels} panels, {series} series")
 
 
 def check_restart(stack: Stack, stored: str) -> None:
