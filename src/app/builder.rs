@@ -317,6 +317,7 @@ fn budgets(config: &Config) -> Budgets {
         interactive_images: images.interactive,
         bulk_images: images.bulk,
         bytes: config.admission.max_bytes,
+        max_wait: config.admission.max_wait_ms.duration(),
     }
 }
 

@@ -24,12 +24,14 @@ use crate::{
 async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "2"),
+        ("FACESCAN__ADMISSION__MAX_WAIT_MS", "0"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
     let admission = &app.app.admission;
-    let held = admission.try_admit(&"default".into(), Priority::Interactive, 2);
-    let held = held.unwrap();
+    let tenant = "default".into();
+    let held = admission.admit_or_refuse(&tenant, Priority::Interactive, 2);
+    let held = held.await.unwrap();
     let refused = app.post("/detect?store=false", image_file("t1.jpg")).await;
     refused.assert_error(429, "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
@@ -49,16 +51,28 @@ async fn a_full_priority_is_refused_at_once_and_the_other_is_still_served() {
 }
 
 #[tokio::test]
+async fn more_interactive_requests_than_are_admitted_are_answered_in_turn() {
+    let app = TestApp::with(&[("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "2")]).await;
+    let requests = (0..16).map(|_| app.post("/detect?store=false", image_file("t1.jpg")));
+    for answer in futures::future::join_all(requests).await {
+        assert_eq!(answer.status, StatusCode::OK);
+    }
+    app.assert_metrics(&["facescan_images_in_flight{priority=\"interactive\"} 0"]);
+}
+
+#[tokio::test]
 async fn a_request_is_admitted_with_all_its_images_or_with_none() {
     let app = TestApp::with(&[
         ("FACESCAN__ADMISSION__INTERACTIVE_IMAGES", "3"),
+        ("FACESCAN__ADMISSION__MAX_WAIT_MS", "0"),
         ("FACESCAN__ADMISSION__BULK_MIN_IMAGES", "3"),
         ("FACESCAN__ADMISSION__BULK_IMAGES", "4"),
     ])
     .await;
     let admission = &app.app.admission;
-    let held = admission.try_admit(&"other".into(), Priority::Interactive, 2);
-    let held = held.unwrap();
+    let tenant = "other".into();
+    let held = admission.admit_or_refuse(&tenant, Priority::Interactive, 2);
+    let held = held.await.unwrap();
     let body = |images: usize| {
         json!({"images": vec![json!({"data": ""}); images], "options": {"store": false}})
             .to_string()

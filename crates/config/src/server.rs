@@ -93,6 +93,8 @@ pub struct Admission {
     pub bulk_min_images: usize,
     #[garde(range(max = 3_600_000))]
     pub bulk_max_wait_ms: Milliseconds,
+    #[garde(range(max = 600_000))]
+    pub max_wait_ms: Milliseconds,
 }
 
 /// The numbers of images that are admitted at a time.

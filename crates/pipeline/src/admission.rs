@@ -13,6 +13,7 @@ use self::{
 
 mod budget;
 pub(crate) mod byte_budget;
+mod line;
 mod priority;
 pub mod priority_semaphore;
 pub mod response_reservation;
@@ -25,7 +26,8 @@ pub use self::{
 
 /// Admits a request with all of its images.
 ///
-/// HTTP uses the methods that never wait and refuse a request instead. Callers that cannot send a request again wait.
+/// HTTP refuses what cannot be admitted, images of interactive requests after a short wait. Callers that cannot send a request again
+/// wait as long as it takes.
 #[derive(Clone)]
 pub struct Admission {
     requests: Budget,
@@ -35,6 +37,7 @@ pub struct Admission {
     responses: Budget,
     large_bodies: PrioritySemaphore,
     large_responses: PrioritySemaphore,
+    max_wait: Duration,
     metrics: Metrics,
 }
 
@@ -49,6 +52,8 @@ pub struct Budgets {
     pub bulk_images: usize,
     /// The number of bytes of request bodies and large responses.
     pub bytes: usize,
+    /// How long the images of an interactive request wait for their part.
+    pub max_wait: Duration,
 }
 
 /// The memory for responses that are complete and not read, beside that of the responses of requests in work.
@@ -79,6 +84,7 @@ impl Admission {
                     / BYTES_A_PERMIT,
                 clock,
             ),
+            max_wait: budgets.max_wait,
             large_bodies: PrioritySemaphore::new(LARGE_BODIES, Duration::MAX, Arc::clone(clock)),
             large_responses: PrioritySemaphore::new(
                 LARGE_RESPONSES,
@@ -165,22 +171,33 @@ impl Admission {
         line.acquire(Priority::Interactive, tenant, 0).await
     }
 
-    /// Admits `images` images of a tenant and a priority.
+    /// Admits `images` images of a tenant and a priority. Those of interactive requests wait a short time for it, in the order of
+    /// their tenant.
     ///
     /// # Errors
     /// Returns [`AdmissionError::Images`] if the budget of the priority, or the part of the tenant, is too small for all of
-    /// them now.
-    pub fn try_admit(
+    /// them, or if too many others wait.
+    pub async fn admit_or_refuse(
         &self,
         tenant: &Arc<str>,
         priority: Priority,
         images: usize,
     ) -> Result<ImageReservation, AdmissionError> {
+        let max_wait = self.max_wait(priority);
         let taken = self
             .budget(priority)
-            .try_take(tenant, images)
+            .take_within(tenant, images, max_wait)
+            .await
             .ok_or_else(|| self.refuse(AdmissionError::Images(priority)))?;
         Ok(self.reservation(priority, images, taken))
+    }
+
+    /// Returns how long images wait. Whoever sends bulk requests sends them again.
+    fn max_wait(&self, priority: Priority) -> Duration {
+        match priority {
+            Priority::Interactive => self.max_wait,
+            Priority::Bulk => Duration::ZERO,
+        }
     }
 
     /// Waits until `images` images of a tenant and a priority are admitted. Drop the future to stop waiting.
@@ -204,7 +221,7 @@ impl Admission {
         }
     }
 
-    /// Checks that an image of this tenant and priority can be admitted now. Without a priority, one of the two budgets must
+    /// Checks that an image of this tenant and priority can be admitted now, or wait for it. Without a priority, one of the two budgets must
     /// be free.
     ///
     /// # Errors
@@ -214,7 +231,10 @@ impl Admission {
         tenant: &Arc<str>,
         priority: Option<Priority>,
     ) -> Result<(), AdmissionError> {
-        let is_full = |priority| self.budget(priority).is_used_up(tenant);
+        let is_full = |priority| {
+            let max_wait = self.max_wait(priority);
+            self.budget(priority).is_full(tenant, max_wait)
+        };
         let full = match priority {
             Some(priority) => is_full(priority).then_some(priority),
             None => (is_full(Priority::Interactive) && is_full(Priority::Bulk))
@@ -267,16 +287,21 @@ mod tests {
     use std::pin::pin;
 
     use facescan_clock::SystemClock;
-    use futures::poll;
+    use futures::{FutureExt as _, poll};
 
     use super::*;
 
     fn admission() -> Admission {
+        admission_that_waits(Duration::ZERO)
+    }
+
+    fn admission_that_waits(max_wait: Duration) -> Admission {
         let budgets = Budgets {
             requests: 2,
             interactive_images: 4,
             bulk_images: 8,
             bytes: 10 * BYTES_A_PERMIT,
+            max_wait,
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         Admission::new(budgets, Metrics::default(), &clock)
@@ -286,9 +311,80 @@ mod tests {
         "one".into()
     }
 
-    /// Admits interactive images of the tenant.
+    /// Admits interactive images of the tenant without a wait.
     fn admit(admission: &Admission, images: usize) -> Result<ImageReservation, AdmissionError> {
-        admission.try_admit(&tenant(), Priority::Interactive, images)
+        admit_as(admission, Priority::Interactive, images)
+    }
+
+    fn admit_as(
+        admission: &Admission,
+        priority: Priority,
+        images: usize,
+    ) -> Result<ImageReservation, AdmissionError> {
+        let tenant = tenant();
+        let admitted = admission.admit_or_refuse(&tenant, priority, images);
+        admitted.now_or_never().unwrap()
+    }
+
+    const WAIT: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn interactive_images_wait_in_their_order_and_no_longer_than_allowed() {
+        let admission = admission_that_waits(WAIT);
+        let tenant = tenant();
+        let wait = |images| admission.admit_or_refuse(&tenant, Priority::Interactive, images);
+        let first = wait(3).await.unwrap();
+        let (mut large, mut small) = (Box::pin(wait(4)), Box::pin(wait(1)));
+        assert!(poll!(large.as_mut()).is_pending());
+        // One place is free, and the large request came first.
+        assert!(poll!(small.as_mut()).is_pending());
+        drop(first);
+        let large = large.await.unwrap();
+        assert!(poll!(small.as_mut()).is_pending());
+        drop(large);
+        let _small = small.await.unwrap();
+        let _rest = wait(3).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        assert_eq!(
+            wait(1).await.err(),
+            Some(AdmissionError::Images(Priority::Interactive))
+        );
+        assert_eq!(begun.elapsed(), WAIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_tenant_does_not_wait_behind_the_line_of_one() {
+        let admission = admission_that_waits(WAIT);
+        let (flood, other): (Arc<str>, Arc<str>) = (tenant(), "other".into());
+        let wait = |tenant| admission.admit_or_refuse(tenant, Priority::Interactive, 1);
+        let _held: Vec<_> = futures::future::join_all([(); 4].map(|()| wait(&flood))).await;
+        let mut behind = pin!(wait(&flood));
+        assert!(poll!(behind.as_mut()).is_pending());
+        assert!(
+            wait(&other).now_or_never().unwrap().is_ok(),
+            "of the reserve"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_is_too_long_refuses_at_once_and_who_gave_up_leaves_it() {
+        let admission = admission_that_waits(WAIT);
+        let tenant = tenant();
+        let wait = || Box::pin(admission.admit_or_refuse(&tenant, Priority::Interactive, 4));
+        let held = wait().await.unwrap();
+        let mut line: Vec<_> = std::iter::repeat_with(wait).take(8).collect();
+        for waiting in &mut line {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        let full = AdmissionError::Images(Priority::Interactive);
+        assert_eq!(wait().now_or_never().unwrap().err(), Some(full));
+        let checked = admission.check_capacity(&tenant, Some(Priority::Interactive));
+        assert_eq!(checked, Err(full));
+        line.truncate(1);
+        let checked = admission.check_capacity(&tenant, Some(Priority::Interactive));
+        assert_eq!(checked, Ok(()));
+        drop(held);
+        line.remove(0).await.unwrap();
     }
 
     #[test]
@@ -296,7 +392,7 @@ mod tests {
         let admission = admission();
         let interactive = admit(&admission, 4).unwrap();
         assert!(admission.check_capacity(&tenant(), None).is_ok());
-        let _bulk = admission.try_admit(&tenant(), Priority::Bulk, 8).unwrap();
+        let _bulk = admit_as(&admission, Priority::Bulk, 8).unwrap();
         let full = admission.check_capacity(&tenant(), None).err();
         assert_eq!(full, Some(AdmissionError::Images(Priority::Interactive)));
         drop(interactive);

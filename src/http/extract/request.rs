@@ -44,7 +44,7 @@ pub struct RequestReservations {
 }
 
 /// What a request is made of, when nothing of its body is missing.
-pub(super) trait AdmittedContent: Sized {
+pub(super) trait AdmittedContent: Sized + Send {
     /// What a body has.
     type Body: Content;
 
@@ -99,7 +99,10 @@ impl<T: AdmittedContent, O: RequestOptions + Send> FromRequest<AppState> for Adm
         let named = named.or(are_fetched.then_some(Priority::Bulk));
         context.priority = priority_of(state, named, count);
         let tenant = &context.principal.tenant;
-        let images = state.admission.try_admit(tenant, context.priority, count)?;
+        let admission = &state.admission;
+        let images = admission
+            .admit_or_refuse(tenant, context.priority, count)
+            .await?;
         Ok(Self {
             context,
             content,

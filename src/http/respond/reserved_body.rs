@@ -69,7 +69,7 @@ impl Write for ReservedBody {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use facescan_clock::SystemClock;
 
@@ -84,6 +84,7 @@ mod tests {
             interactive_images: 1,
             bulk_images: 1,
             bytes: 1 << 20,
+            max_wait: Duration::ZERO,
         };
         let clock: Arc<dyn facescan_clock::Clock> = Arc::new(SystemClock::start());
         let admission = Admission::new(budgets, Metrics::default(), &clock);

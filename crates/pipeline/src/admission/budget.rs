@@ -1,12 +1,13 @@
 //! One budget of permits, what is taken of it, and why nothing more is.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
 use facescan_telemetry::metrics::{Metrics, labels::Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
+    line::{Line, Turn},
     priority::Priority,
     tenant_shares::{HeldShare, TenantShares, reserve},
 };
@@ -20,12 +21,24 @@ pub(super) struct Budget {
     permits: Arc<Semaphore>,
     capacity: usize,
     pub(super) shares: TenantShares,
+    line: Arc<Line>,
 }
 
 /// A part of a budget. Dropping it returns the part.
 pub(super) struct Taken {
     permits: Option<OwnedSemaphorePermit>,
     share: HeldShare,
+    /// Dropped last.
+    _returned: Returned,
+}
+
+/// Serves the line of a budget when a part was returned.
+struct Returned(Budget);
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        self.0.line.serve(&self.0);
+    }
 }
 
 impl Taken {
@@ -50,7 +63,12 @@ impl Budget {
             permits: Arc::new(Semaphore::new(capacity + reserve(capacity))),
             capacity,
             shares: TenantShares::new(capacity, Arc::clone(clock)),
+            line: Arc::default(),
         }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Takes `amount` permits. A request that is larger than the budget takes all of it, so it is admitted alone.
@@ -58,19 +76,46 @@ impl Budget {
         let amount = self.bounded(amount);
         let share = self.shares.try_take(tenant, amount as usize)?;
         let permits = Arc::clone(&self.permits).try_acquire_many_owned(amount);
-        Some(Taken {
-            permits: Some(permits.ok()?),
+        Some(self.taken(permits.ok()?.into(), share))
+    }
+
+    /// Takes `amount` permits as [`try_take`](Self::try_take) does, and waits for them at most for `max_wait`. Requests of one
+    /// tenant take turns in their order.
+    pub(super) async fn take_within(
+        &self,
+        tenant: &Arc<str>,
+        amount: usize,
+        max_wait: Duration,
+    ) -> Option<Taken> {
+        if max_wait.is_zero() {
+            return self.try_take(tenant, amount);
+        }
+        let amount = self.bounded(amount) as usize;
+        match self.line.take_or_join(self, tenant, amount) {
+            Turn::Now(taken) => Some(taken),
+            Turn::Later(turn) => tokio::time::timeout(max_wait, turn).await.ok()?.ok(),
+            Turn::Never => None,
+        }
+    }
+
+    /// Returns whether [`take_within`](Self::take_within) would refuse one permit at once.
+    pub(super) fn is_full(&self, tenant: &Arc<str>, max_wait: Duration) -> bool {
+        let may_wait = !max_wait.is_zero() && self.line.has_place(self);
+        !may_wait && self.is_used_up(tenant)
+    }
+
+    fn taken(&self, permits: Option<OwnedSemaphorePermit>, share: HeldShare) -> Taken {
+        Taken {
+            permits,
             share,
-        })
+            _returned: Returned(self.clone()),
+        }
     }
 
     /// Takes `amount` permits for what is in memory already, also if that is more than is left.
     fn count(&self, tenant: &Arc<str>, amount: usize) -> Taken {
         let permits = Arc::clone(&self.permits).try_acquire_many_owned(self.bounded(amount));
-        Taken {
-            permits: permits.ok(),
-            share: self.shares.take(tenant, amount),
-        }
+        self.taken(permits.ok(), self.shares.take(tenant, amount))
     }
 
     /// Returns whether [`try_take`](Self::try_take) would take `amount` permits now.
@@ -84,14 +129,11 @@ impl Budget {
     pub(super) async fn take(&self, tenant: &Arc<str>, amount: usize) -> Taken {
         let amount = self.bounded(amount);
         let permits = Arc::clone(&self.permits).acquire_many_owned(amount).await;
-        Taken {
-            // The semaphore is never closed.
-            permits: permits.ok(),
-            share: self.shares.take(tenant, amount as usize),
-        }
+        // The semaphore is never closed.
+        self.taken(permits.ok(), self.shares.take(tenant, amount as usize))
     }
 
-    pub(super) fn is_used_up(&self, tenant: &Arc<str>) -> bool {
+    fn is_used_up(&self, tenant: &Arc<str>) -> bool {
         self.permits.available_permits() == 0 || self.shares.is_used_up(tenant)
     }
 
