@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    http::{HeaderMap, HeaderValue, Method, Uri, header::CACHE_CONTROL},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header::CACHE_CONTROL},
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
     routing::get,
 };
 use tokio::net::TcpListener;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
+use utoipa::openapi::OpenApi;
 
 use crate::app::App;
 use elsewhere::Addresses;
@@ -44,32 +45,48 @@ pub fn router(app: AppState) -> Router {
     let (routes, document) = api.split_for_parts();
     let document = openapi::complete(document);
     let scopes = RouteScopes::from_document(&document);
-    let addresses = Addresses::from_document(&document);
+    let documented = Documented::new(&document, scopes);
     let routes = routes
         .merge(handlers::docs::routes(document))
         .route("/", get(|| async { Redirect::to("/docs/") }));
-    with_layers(routes, scopes, addresses, app)
+    with_layers(routes, documented, app)
 }
 
 /// Builds the router of a listener for probes and Prometheus: health and metrics, without access control.
 pub fn metrics_router(app: AppState) -> Router {
     let routes = routes::health().merge(routes::metrics());
     let (routes, document) = routes.split_for_parts();
-    let addresses = Addresses::from_document(&document);
-    with_layers(routes, RouteScopes::open(), addresses, app)
+    let documented = Documented::new(&document, RouteScopes::open());
+    with_layers(routes, documented, app)
 }
 
-fn with_layers(
-    routes: Router<AppState>,
+/// What the layers take from the OpenAPI document.
+struct Documented {
     scopes: RouteScopes,
     addresses: Addresses,
-    app: AppState,
-) -> Router {
+    response_headers: Vec<HeaderName>,
+}
+
+impl Documented {
+    fn new(document: &OpenApi, scopes: RouteScopes) -> Self {
+        Self {
+            scopes,
+            addresses: Addresses::from_document(document),
+            response_headers: middleware::cors::response_headers(document),
+        }
+    }
+}
+
+fn with_layers(routes: Router<AppState>, documented: Documented, app: AppState) -> Router {
+    let Documented {
+        scopes,
+        addresses,
+        response_headers,
+    } = documented;
     let addresses = Arc::new(addresses);
     let known = Arc::clone(&addresses);
-    let server = &app.config.server;
-    let cors =
-        (!server.cors_origins.is_empty()).then(|| middleware::cors::layer(&server.cors_origins));
+    let origins = &app.config.server.cors_origins;
+    let cors = (!origins.is_empty()).then(|| middleware::cors::layer(origins, response_headers));
     let routes = routes
         .fallback(move |uri: Uri| async move { addresses.not_found(uri.path()) })
         .method_not_allowed_fallback(
@@ -141,6 +158,7 @@ fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
     ServerOptions {
         tls,
         header_timeout: server.header_timeout_ms.duration(),
+        idle_timeout: server.idle_timeout_ms.duration(),
         reading: ReadingLimit {
             grace: server.header_timeout_ms.duration(),
             bytes_per_s: server.min_response_bytes_per_s,
@@ -151,6 +169,6 @@ fn server_options(app: &AppState, tls: Option<Tls>) -> ServerOptions {
 }
 
 /// Returns the OpenAPI document.
-pub fn openapi_document() -> utoipa::openapi::OpenApi {
+pub fn openapi_document() -> OpenApi {
     openapi::complete(routes::api().merge(routes::metrics()).into_openapi())
 }

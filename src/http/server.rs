@@ -1,5 +1,6 @@
 //! Accepts connections, serves them, and closes them at shutdown.
 
+mod head_timer;
 mod pace;
 mod paced_stream;
 mod reading;
@@ -30,6 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::pace::ReadingLimit;
 use self::{
+    head_timer::{Arrived, HeadTimer},
     paced_stream::PacedStream,
     reading::StreamExecutor,
     slots::{ConnectionSlots, OpenConnection},
@@ -68,8 +70,10 @@ const MAX_ERROR_STREAMS: usize = 100;
 pub struct ServerOptions {
     /// The certificate. `None` means no TLS.
     pub tls: Option<Tls>,
-    /// How long a client may take to send a head, and how long a connection may be idle.
+    /// How long a client may take to send a head.
     pub header_timeout: Duration,
+    /// How long an HTTP/1 connection may be idle between two requests.
+    pub idle_timeout: Duration,
     /// How slowly a client may read a response.
     pub reading: ReadingLimit,
     /// The largest number of connections that are open at a time.
@@ -83,8 +87,8 @@ pub struct ServerOptions {
 /// If `max_connections` are open, the one that has waited the longest for its client makes room for a new one. If all have a
 /// request in work, the new one is closed.
 ///
-/// Closes a connection that sends nothing, or no complete request head, within `header_timeout`, and one that reads a response
-/// more slowly than `reading` allows. A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle,
+/// Closes a connection that sends nothing at first, or no complete request head, within `header_timeout`, one that is idle for
+/// `idle_timeout` between two requests, and one that reads a response more slowly than `reading` allows. A slow client therefore cannot delay a shutdown for long. HTTP/2 connections may be idle,
 /// but must answer a ping. An HTTP/2 stream whose client reads the response too slowly is reset.
 pub async fn serve(
     listener: TcpListener,
@@ -92,7 +96,7 @@ pub async fn serve(
     options: ServerOptions,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
-    let header_timeout = options.header_timeout;
+    let (header_timeout, idle_timeout) = (options.header_timeout, options.idle_timeout);
     let slots = ConnectionSlots::new(options.max_connections, options.metrics);
     let tls = options.tls.map(Arc::new);
     let reloading = tls.clone();
@@ -102,7 +106,7 @@ pub async fn serve(
         }
     });
     let connections = Connections {
-        builder: connection_builder(header_timeout, options.reading),
+        builder: connection_builder(header_timeout, idle_timeout, options.reading),
         router,
         tls,
         header_timeout,
@@ -160,24 +164,26 @@ impl Connections {
             None => {
                 let first = version::from_first_bytes(&stream);
                 if let Some(version) = self.in_time(first).await {
-                    self.serve_http(self.limited(stream), version, connection)
-                        .await;
+                    let arrived = Arrived::default();
+                    let stream = self.limited(stream, &arrived);
+                    self.serve_http(stream, version, connection, arrived).await;
                 }
             }
             Some(tls) => {
-                let accepted = tls.accept(self.limited(stream));
+                let arrived = Arrived::default();
+                let accepted = tls.accept(self.limited(stream, &arrived));
                 if let Some(stream) = self.in_time(accepted).await {
                     let agreed = stream.get_ref().get_ref().1.alpn_protocol();
                     let version = version::from_protocol(agreed);
-                    self.serve_http(stream, version, connection).await;
+                    self.serve_http(stream, version, connection, arrived).await;
                 }
             }
         }
     }
 
     /// Disconnects a client that reads its response too slowly, because the response would stay in memory.
-    fn limited(&self, stream: TcpStream) -> PacedStream {
-        PacedStream::new(stream, self.reading)
+    fn limited(&self, stream: TcpStream, arrived: &Arrived) -> PacedStream {
+        PacedStream::new(stream, self.reading, Arc::clone(arrived))
     }
 
     /// Waits for what a client does first, because the timers of hyper start only after that. After the start of a shutdown, it
@@ -194,8 +200,13 @@ impl Connections {
         }
     }
 
-    async fn serve_http<S>(&self, stream: S, version: Version, open: &Arc<OpenConnection>)
-    where
+    async fn serve_http<S>(
+        &self,
+        stream: S,
+        version: Version,
+        open: &Arc<OpenConnection>,
+        arrived: Arrived,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let router = TowerToHyperService::new(self.router.clone());
@@ -203,9 +214,14 @@ impl Connections {
             let response = Arc::clone(open).response(router.call(request));
             async move { response.await.map(reading::watch) }
         });
+        let mut builder = self.builder.clone();
+        builder.http1().timer(HeadTimer {
+            arrived,
+            head_timeout: self.header_timeout,
+        });
         let builder = match version {
-            Version::HTTP_2 => self.builder.clone().http2_only(),
-            _ => self.builder.clone().http1_only(),
+            Version::HTTP_2 => builder.http2_only(),
+            _ => builder.http1_only(),
         };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
@@ -238,12 +254,16 @@ fn waiting(listener: TcpListener) -> Vec<TcpStream> {
 }
 
 /// Returns the settings of all connections.
-fn connection_builder(header_timeout: Duration, reading: ReadingLimit) -> Builder<StreamExecutor> {
+fn connection_builder(
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    reading: ReadingLimit,
+) -> Builder<StreamExecutor> {
     let mut builder = Builder::new(StreamExecutor { reading });
     builder
         .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
+        // Each connection has a timer of its own, which knows the limit of a head.
+        .header_read_timeout(idle_timeout)
         .max_buf_size(MAX_HEAD);
     builder
         .http2()

@@ -39,6 +39,8 @@ pub struct Server {
     pub max_connections: usize,
     #[garde(range(min = 1, max = 3_600_000))]
     pub header_timeout_ms: Milliseconds,
+    #[garde(range(min = 1, max = 3_600_000))]
+    pub idle_timeout_ms: Milliseconds,
     #[garde(range(max = 1 << 30))]
     pub min_body_bytes_per_s: u64,
     #[garde(range(max = 1 << 30))]

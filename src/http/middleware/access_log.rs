@@ -12,6 +12,9 @@ use crate::http::{AppState, respond::milliseconds};
 /// The time from the request head to the response, in milliseconds.
 pub const TOTAL_TIME: HeaderName = HeaderName::from_static("x-total-time");
 
+/// The routes of probes and of Prometheus, which ask every few seconds. `/readyz` warns when the server is not ready.
+const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
 /// Counts, measures and logs a request when its response is ready.
 pub async fn log(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
@@ -28,12 +31,10 @@ pub async fn log(State(state): State<AppState>, request: Request, next: Next) ->
     if let Ok(value) = milliseconds(elapsed_ms) {
         response.headers_mut().insert(TOTAL_TIME, value);
     }
-    tracing::info!(
-        method = %method,
-        route,
-        status,
-        elapsed_ms,
-        "request"
-    );
+    if PROBES.contains(&&*route) {
+        tracing::debug!(method = %method, route, status, elapsed_ms, "request");
+    } else {
+        tracing::info!(method = %method, route, status, elapsed_ms, "request");
+    }
     response
 }

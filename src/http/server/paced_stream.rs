@@ -5,6 +5,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::atomic::Ordering,
     task::{Context, Poll, ready},
 };
 
@@ -14,21 +15,27 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use super::pace::{Pace, ReadingLimit};
+use super::{
+    head_timer::Arrived,
+    pace::{Pace, ReadingLimit},
+};
 
 /// A TCP connection that fails a write with [`io::ErrorKind::TimedOut`] when its client is below the limit.
 pub(super) struct PacedStream {
     stream: TcpStream,
     pace: Pace,
     due: Option<Pin<Box<Sleep>>>,
+    arrived: Arrived,
 }
 
 impl PacedStream {
-    pub fn new(stream: TcpStream, limit: ReadingLimit) -> Self {
+    /// `arrived` counts what the client sends.
+    pub fn new(stream: TcpStream, limit: ReadingLimit, arrived: Arrived) -> Self {
         Self {
             stream,
             pace: Pace::new(limit),
             due: None,
+            arrived,
         }
     }
 
@@ -63,7 +70,11 @@ impl AsyncRead for PacedStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let bytes = buffer.filled().len() - before;
+        self.arrived.fetch_add(bytes as u64, Ordering::Relaxed);
+        read
     }
 }
 

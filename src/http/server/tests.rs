@@ -35,6 +35,7 @@ fn options(max_connections: usize) -> ServerOptions {
     ServerOptions {
         tls: None,
         header_timeout: patience,
+        idle_timeout: patience,
         reading: reading(patience),
         max_connections,
         metrics: Metrics::default(),
@@ -56,7 +57,7 @@ fn slots(total: usize) -> Arc<ConnectionSlots> {
 fn impatient(router: Router) -> Connections {
     let short = Duration::from_millis(200);
     Connections {
-        builder: connection_builder(short, reading(short)),
+        builder: connection_builder(short, short, reading(short)),
         router,
         tls: None,
         header_timeout: short,
@@ -76,6 +77,38 @@ async fn a_client_that_sends_only_the_beginning_of_a_connection_is_disconnected(
             .serve(accept(&listener, &slots(1)).await, slots(1).take().unwrap())
             .await;
         drop(client);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_kept_and_its_next_head_must_come_quickly() {
+    let (listener, mut client) = connected().await;
+    ask(&mut client, "/").await;
+    let router = Router::new().route("/", get(|| async { "the response" }));
+    let mut connections = impatient(router);
+    let short = connections.header_timeout;
+    connections.builder = connection_builder(short, 100 * short, reading(short));
+    let (stream, slot) = (accept(&listener, &slots(1)).await, slots(1).take().unwrap());
+    let served = tokio::spawn(connections.serve(stream, slot));
+    read_answer(&mut client).await;
+    // The time goes on by itself while all tasks wait.
+    tokio::time::pause();
+    tokio::time::sleep(50 * short).await;
+    tokio::time::resume();
+    ask(&mut client, "/").await;
+    read_answer(&mut client).await;
+    client.write_all(b"GET /").await.unwrap();
+    let begun = tokio::time::Instant::now();
+    served.await.unwrap();
+    assert!(begun.elapsed() < 50 * short, "{:?}", begun.elapsed());
+}
+
+/// Reads the answer of the short route, and leaves the connection open.
+async fn read_answer(client: &mut TcpStream) {
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"the response") {
+        let byte = client.read_u8().await.unwrap();
+        answer.push(byte);
     }
 }
 
