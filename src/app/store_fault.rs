@@ -34,6 +34,10 @@ pub fn reason(error: &StoreError) -> String {
         | StoreError::NotMigrated(_)
         | StoreError::Schema(_)
         | StoreError::Corrupt(_) => error.to_string(),
+        StoreError::Unavailable(_) if error.refuses_writes() => {
+            "the database cannot be written, because its disk is full or read-only; see the log"
+                .to_owned()
+        }
         StoreError::Unavailable(_) => "the database does not answer".to_owned(),
         StoreError::Url(_)
         | StoreError::Directory { .. }

@@ -86,6 +86,22 @@ impl StoreError {
         )
     }
 
+    /// Returns whether the database answers and cannot be written: the disk is full, broken or read-only.
+    pub fn refuses_writes(&self) -> bool {
+        let Self::Unavailable(sqlx::Error::Database(response)) = self else {
+            return false;
+        };
+        match &*response.code().unwrap_or_default() {
+            // Postgres: disk full, read-only. A SQLSTATE has five characters, and a code of SQLite fewer.
+            "53100" | "25006" => true,
+            // SQLite: read-only, I/O error, full.
+            code if code.len() < 5 => {
+                matches!(code.parse::<u32>().map(|code| code & 0xff), Ok(8 | 10 | 13))
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the error can come from tables that another version of the program made.
     pub(crate) fn may_be_another_schema(&self) -> bool {
         matches!(

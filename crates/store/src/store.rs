@@ -1,12 +1,13 @@
 //! The store of one database.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use secrecy::ExposeSecret;
 
-use crate::call::{CallConnection, query};
+use crate::call::{CallConnection, change, query};
 use crate::error::StoreError;
 use crate::gathered::Turns;
 use crate::observer::Observer;
@@ -18,6 +19,8 @@ use crate::{postgres, schema, sqlite};
 
 crate::prepared::statements! {
     const PING = "SELECT 1 FROM images LIMIT 1", scans "the first row";
+
+    const WRITE = "UPDATE models SET first_seen = first_seen + :step", scans "the models are few";
 }
 
 /// What one database stores. A clone uses the same connections.
@@ -62,6 +65,8 @@ struct Inner {
     pools: Pools,
     observer: Observer,
     call_timeout: Duration,
+    /// Whether a call found that the database cannot be written.
+    has_refused_writes: AtomicBool,
     scans_to_save: ScansToSave,
     look_ups: LookUps,
 }
@@ -93,6 +98,7 @@ impl Store {
                 pools,
                 observer,
                 call_timeout: settings.call_timeout,
+                has_refused_writes: AtomicBool::new(false),
                 scans_to_save: ScansToSave::default(),
                 look_ups: LookUps::default(),
             }),
@@ -150,6 +156,20 @@ impl Store {
         query!(self, "ping", |connection| {
             schema::check(connection).await?;
             connection.execute(PING, params!()).await?;
+            Ok(())
+        })
+    }
+
+    /// Checks that the database can be written, if a call has found since the last check that it cannot.
+    pub async fn check_writes(&self) -> Result<(), StoreError> {
+        if !self.inner.has_refused_writes.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        change!(self, "check_writes", |connection| {
+            // SQLite writes nothing for a value that stays as it is.
+            for step in [1_i64, -1] {
+                connection.execute(WRITE, params!(step)).await?;
+            }
             Ok(())
         })
     }
@@ -234,6 +254,9 @@ impl Store {
             Err(error) if error.may_be_another_schema() => Err(self.reason(error).await),
             Err(error @ StoreError::Unavailable(_)) => {
                 self.inner.pools.note_failure();
+                if error.refuses_writes() {
+                    self.inner.has_refused_writes.store(true, Ordering::Relaxed);
+                }
                 Err(error)
             }
             result => result,

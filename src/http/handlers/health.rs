@@ -8,6 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use facescan_store::StoreError;
 use facescan_telemetry::causes::with_causes;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -71,7 +72,7 @@ pub async fn livez() -> &'static str {
 /// Checks that the server can serve requests.
 ///
 /// The models are loaded before the server listens. It is not ready if it stores results by default and cannot use the
-/// database, or if it is shutting down.
+/// database, if a write has failed and the database cannot be written yet, or if it is shutting down.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "check_readiness", tag = "service",
     security(()),
@@ -83,7 +84,7 @@ pub async fn readyz(State(state): State<AppState>) -> Readiness {
         reasons.push("the server is shutting down".to_owned());
     }
     if state.config.store.enabled {
-        let fault = match (state.store_fault.get(), state.store.ping().await) {
+        let fault = match (state.store_fault.get(), check_store(&state).await) {
             (Some(fault), _) => Some(fault),
             (None, Ok(())) => None,
             (None, Err(error)) => {
@@ -104,4 +105,10 @@ pub async fn readyz(State(state): State<AppState>) -> Readiness {
             .map(|(operation, state)| (operation.name(), state))
             .collect(),
     }
+}
+
+/// Checks that the database answers, and, after a write has failed, that it can be written again.
+async fn check_store(state: &AppState) -> Result<(), StoreError> {
+    state.store.ping().await?;
+    state.store.check_writes().await
 }
