@@ -5,6 +5,7 @@
 
 pub mod authenticator;
 pub mod error;
+pub mod first_key;
 mod key_cache;
 pub mod keys;
 pub mod openid;

@@ -8,10 +8,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{
-    error::KeyError,
-    secret::{self, NewSecret},
-};
+use super::{error::KeyError, secret::NewSecret};
 
 /// The name of the creation of a key in the audit trail.
 pub const CREATE_KEY: &str = "create_key";
@@ -47,7 +44,7 @@ pub async fn create(
     entry: impl Fn(AuditEvent) -> Option<NewAuditEntry>,
 ) -> Result<(ApiKey, SecretString), KeyError> {
     loop {
-        let (key, text) = make(new.clone(), now)?;
+        let (key, text) = make(new.clone(), NewSecret::generate()?, now)?;
         let details = json!({"scopes": key.scopes});
         let event = AuditEvent::change(CREATE_KEY, &key.id).with(details);
         // Another key has this id once in 2⁶⁴ times.
@@ -72,25 +69,29 @@ pub async fn revoke(
     store.revoke_key(tenant, id, now, entry).await
 }
 
-/// Makes a key with a new secret. Returns it with its text.
+/// Makes a key with a secret. Returns it with its text.
 ///
 /// # Errors
 /// Returns an error if a field is not valid.
-pub fn make(new: NewKey, now: OffsetDateTime) -> Result<(ApiKey, SecretString), KeyError> {
+pub fn make(
+    new: NewKey,
+    secret: NewSecret,
+    now: OffsetDateTime,
+) -> Result<(ApiKey, SecretString), InvalidOption> {
     if new.name.is_empty() || new.name.chars().count() > MAX_NAME {
-        return Err(InvalidOption::new("name", "must have 1 to 128 characters").into());
+        return Err(InvalidOption::new("name", "must have 1 to 128 characters"));
     }
     if !is_tenant(&new.tenant) {
         let detail = "must have 1 to 64 letters, digits, `.`, `-` and `_`";
-        return Err(InvalidOption::new("tenant", detail).into());
+        return Err(InvalidOption::new("tenant", detail));
     }
     if new.scopes.is_empty() {
-        return Err(InvalidOption::new("scopes", "must have at least one scope").into());
+        return Err(InvalidOption::new("scopes", "must have at least one scope"));
     }
     if new.expires_at.is_some_and(|end| end <= now) {
-        return Err(InvalidOption::new("expires_at", "must be in the future").into());
+        return Err(InvalidOption::new("expires_at", "must be in the future"));
     }
-    let NewSecret { id, key, digest } = secret::generate()?;
+    let NewSecret { id, key, digest } = secret;
     let mut scopes: Vec<String> = Vec::new();
     for scope in new.scopes.iter().map(|scope| scope.name()) {
         if !scopes.iter().any(|known| known == scope) {

@@ -18,6 +18,9 @@ const ID_BYTES: usize = 8;
 /// The number of random bytes of a secret.
 const SECRET_BYTES: usize = 32;
 
+/// The length of the shortest secret that somebody else made. As hex digits, it has 128 bits.
+const MIN_SECRET_LENGTH: usize = 32;
+
 /// A new key.
 pub struct NewSecret {
     /// The part that is not secret.
@@ -28,21 +31,33 @@ pub struct NewSecret {
     pub digest: [u8; 32],
 }
 
-/// Creates a key.
-///
-/// # Errors
-/// Returns an error if the operating system gives no random bytes.
-pub fn generate() -> Result<NewSecret, getrandom::Error> {
-    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
-    getrandom::fill(&mut id)?;
-    getrandom::fill(&mut secret)?;
-    let id = hex(&id);
-    let secret = BASE64_URL_SAFE_NO_PAD.encode(secret);
-    Ok(NewSecret {
-        key: format!("{PREFIX}{id}_{secret}").into(),
-        digest: Sha256::digest(&secret).into(),
-        id,
-    })
+impl NewSecret {
+    /// Creates a key.
+    ///
+    /// # Errors
+    /// Returns an error if the operating system gives no random bytes.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
+        getrandom::fill(&mut id)?;
+        getrandom::fill(&mut secret)?;
+        Ok(Self::new(&hex(&id), &BASE64_URL_SAFE_NO_PAD.encode(secret)))
+    }
+
+    /// Takes a key that somebody else made. Returns `None` if the text has another format, or a secret that could be guessed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let sent = SentKey::parse(text)?;
+        let is_random = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let is_safe = sent.secret.len() >= MIN_SECRET_LENGTH && sent.secret.bytes().all(is_random);
+        is_safe.then(|| Self::new(sent.id, sent.secret))
+    }
+
+    fn new(id: &str, secret: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            key: format!("{PREFIX}{id}_{secret}").into(),
+            digest: Sha256::digest(secret).into(),
+        }
+    }
 }
 
 /// Returns whether a text can be the id of a key.
@@ -80,13 +95,28 @@ mod tests {
 
     #[test]
     fn a_key_is_read_back_and_only_its_own_secret_has_its_digest() {
-        let (first, second) = (generate().unwrap(), generate().unwrap());
+        let [first, second] = [(); 2].map(|()| NewSecret::generate().unwrap());
         let sent = SentKey::parse(first.key.expose_secret()).unwrap();
         assert_eq!(sent.id, first.id);
         assert!(sent.has_digest(&first.digest));
         assert!(!sent.has_digest(&second.digest));
         // 32 bytes are 43 characters of base64.
         assert_eq!(first.key.expose_secret().len(), "fsk_".len() + 16 + 1 + 43);
+    }
+
+    #[test]
+    fn a_key_of_somebody_else_is_taken_if_its_secret_is_long() {
+        let id = "fsk_0123456789abcdef";
+        let text = format!("{id}_{}", "5f".repeat(16));
+        let taken = NewSecret::parse(&text).unwrap();
+        assert_eq!(taken.key.expose_secret(), text);
+        assert!(SentKey::parse(&text).unwrap().has_digest(&taken.digest));
+        for secret in ["5f".repeat(15), "a b".repeat(20), String::new()] {
+            assert!(
+                NewSecret::parse(&format!("{id}_{secret}")).is_none(),
+                "{secret:?}"
+            );
+        }
     }
 
     #[test]

@@ -11,14 +11,14 @@ use comfy_table::{Table, presets::NOTHING};
 use facescan_audit::{AuditEvent, command_entry};
 use facescan_clock::{Clock, SystemClock};
 use facescan_config::{Config, ConfiguredKey, KeyDigest, scope::Scope};
-use facescan_store::{ApiKey, NewAuditEntry};
+use facescan_store::{ApiKey, NewAuditEntry, Store};
 use secrecy::ExposeSecret;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::runtime::{open_database, tokio_runtime};
 use crate::access::{
     keys::{self, NewKey},
-    secret::is_id,
+    secret::{NewSecret, is_id},
 };
 
 /// What to do with keys.
@@ -31,6 +31,17 @@ pub enum KeysCommand {
         /// The tenant. The default is `store.tenant`.
         #[arg(long)]
         tenant: Option<String>,
+    },
+    /// Create a key like another one, and print it. The other one stays valid until it is revoked.
+    Rotate {
+        /// The id: the part of the key between `fsk_` and the next `_`.
+        id: String,
+        /// The tenant. The default is `store.tenant`.
+        #[arg(long)]
+        tenant: Option<String>,
+        /// Also revoke the other key. Servers accept it for `access.key_cache_s` more seconds.
+        #[arg(long)]
+        revoke: bool,
     },
     /// Revoke a key. Servers accept it for `access.key_cache_s` more seconds.
     Revoke {
@@ -73,27 +84,72 @@ pub fn run(config: &Config, command: KeysCommand) -> anyhow::Result<ExitCode> {
     }
     tokio_runtime()?.block_on(async {
         let store = open_database(config).await?;
+        let keys = StoredKeys {
+            store: &store,
+            config,
+            clock: &clock,
+        };
         match command {
             KeysCommand::Create(args) => {
                 let new = new_key(&args, own(args.tenant.clone()), clock.now())?;
-                let tenant = new.tenant.clone();
-                let entry = |event| entry(config, &clock, (&tenant, event));
-                let (_, text) = keys::create(&store, clock.now(), new, entry).await?;
-                writeln!(io::stdout(), "{}", text.expose_secret())?;
+                keys.create(new).await?;
             }
             KeysCommand::List { tenant } => print_list(&store.list_keys(&own(tenant)).await?)?,
-            KeysCommand::Revoke { id, tenant } => {
+            KeysCommand::Rotate { id, tenant, revoke } => {
                 let tenant = own(tenant);
-                let entry = |event| entry(config, &clock, (&tenant, event));
-                let key = (tenant.as_str(), id.as_str());
-                if !is_id(&id) || !keys::revoke(&store, clock.now(), key, entry).await? {
-                    bail!("the tenant {tenant} has no key {id}");
+                keys.create(keys.like(&tenant, &id).await?).await?;
+                match revoke {
+                    true => keys.revoke(&tenant, &id).await?,
+                    false => eprintln!(
+                        "the key {id} is still valid: `facescan keys list` shows its last use, and `facescan keys revoke {id}` \
+                         ends it"
+                    ),
                 }
             }
+            KeysCommand::Revoke { id, tenant } => keys.revoke(&own(tenant), &id).await?,
         }
         store.close().await;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The keys in the database.
+struct StoredKeys<'a> {
+    store: &'a Store,
+    config: &'a Config,
+    clock: &'a SystemClock,
+}
+
+impl StoredKeys<'_> {
+    /// Creates a key and prints it.
+    async fn create(&self, new: NewKey) -> anyhow::Result<()> {
+        let tenant = new.tenant.clone();
+        let entry = |event| entry(self.config, self.clock, (&tenant, event));
+        let (_, text) = keys::create(self.store, self.clock.now(), new, entry).await?;
+        Ok(writeln!(io::stdout(), "{}", text.expose_secret())?)
+    }
+
+    /// Returns a new key with the name, the scopes and the end of another one.
+    async fn like(&self, tenant: &str, id: &str) -> anyhow::Result<NewKey> {
+        let key = self.store.key(id).await?.filter(|key| key.tenant == tenant);
+        let Some(key) = key.filter(|key| key.revoked_at.is_none()) else {
+            bail!("the tenant {tenant} has no key {id} that is not revoked");
+        };
+        Ok(NewKey {
+            tenant: key.tenant,
+            name: key.name,
+            scopes: Scope::of_names(key.scopes.iter().map(String::as_str)).to_vec(),
+            expires_at: key.expires_at,
+        })
+    }
+
+    async fn revoke(&self, tenant: &str, id: &str) -> anyhow::Result<()> {
+        let entry = |event| entry(self.config, self.clock, (tenant, event));
+        if !is_id(id) || !keys::revoke(self.store, self.clock.now(), (tenant, id), entry).await? {
+            bail!("the tenant {tenant} has no key {id}");
+        }
+        Ok(())
+    }
 }
 
 fn new_key(args: &CreateArgs, tenant: String, now: OffsetDateTime) -> anyhow::Result<NewKey> {
@@ -123,7 +179,7 @@ fn entry(
 /// Prints a new key and its entry for the settings.
 fn print_entry(new: NewKey, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let scopes = new.scopes.clone();
-    let (key, text) = keys::make(new, now)?;
+    let (key, text) = keys::make(new, NewSecret::generate()?, now)?;
     let entry = ConfiguredKey {
         id: key.id,
         sha256: KeyDigest(key.digest),

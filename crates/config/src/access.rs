@@ -2,13 +2,19 @@
 
 #![expect(missing_docs, reason = "configs/config.yaml describes every setting")]
 
-use std::{collections::HashSet, net::IpAddr, time::Duration};
+use std::{collections::HashSet, net::IpAddr, path::PathBuf, time::Duration};
 
 use garde::Validate;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer, de};
 use time::OffsetDateTime;
 
-use super::{checks::must, scope::Scope, storage::is_tenant};
+use super::{
+    checks::{is_path, must},
+    masks::hidden,
+    scope::Scope,
+    storage::is_tenant,
+};
 
 /// Section `access`.
 #[derive(Debug, Clone, Serialize, Deserialize, Validate)]
@@ -17,6 +23,11 @@ pub struct Access {
     pub mode: AccessMode,
     #[garde(dive, custom(must(have_own_ids)))]
     pub keys: Vec<ConfiguredKey>,
+    #[garde(skip)]
+    #[serde(serialize_with = "hidden")]
+    pub first_key: Option<SecretString>,
+    #[garde(inner(custom(must(is_path))))]
+    pub first_key_file: Option<PathBuf>,
     #[garde(range(max = 3600))]
     pub key_cache_s: u64,
 }

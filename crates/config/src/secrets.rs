@@ -48,6 +48,7 @@ impl Config {
             add_url(url, &mut secrets);
         }
         let texts = [
+            self.access.first_key.as_ref(),
             self.traces.authorization.as_ref(),
             self.qdrant.api_key.as_ref(),
             self.batches.queue_token.as_ref(),

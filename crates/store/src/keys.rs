@@ -59,6 +59,8 @@ crate::prepared::statements! {
 
     const RECORD_USE = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
+    const ANY = "SELECT id FROM api_keys LIMIT 1", scans "one key is enough";
+
     const VALID = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
          AND (expires_at IS NULL OR expires_at > :now) LIMIT 1", scans "the keys are few";
 }
@@ -135,6 +137,13 @@ impl Store {
                 .execute(RECORD_USE, params!(id, now = micros(now)))
                 .await?;
             Ok(())
+        })
+    }
+
+    /// Returns whether any tenant has a key, valid or not.
+    pub async fn has_keys(&self) -> Result<bool, StoreError> {
+        query!(self, "has_keys", |connection| {
+            Ok(connection.exists(ANY, params!()).await?)
         })
     }
 

@@ -125,7 +125,7 @@ async fn a_key_of_the_settings_needs_no_database() {
 }
 
 #[test]
-fn a_public_server_that_nobody_could_use_does_not_start() {
+fn a_public_server_whose_keys_are_all_revoked_does_not_start() {
     let data = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         facescan(args)
@@ -135,6 +135,13 @@ fn a_public_server_that_nobody_could_use_does_not_start() {
             .output()
             .unwrap()
     };
+    let created = run(&["keys", "create", "--name", "first", "--scopes", "infer"]);
+    let key = String::from_utf8(created.stdout).unwrap();
+    let id = &key[4..20];
+    let listed = String::from_utf8(run(&["keys", "list"]).stdout).unwrap();
+    assert!(listed.contains(id) && listed.contains("first"), "{listed}");
+    assert!(run(&["keys", "revoke", id]).status.success());
+    // A revoked key opens nothing, and a new first one would open the server to whoever can restart it.
     let refused = run(&["serve"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let error = String::from_utf8_lossy(&refused.stderr);
@@ -142,15 +149,44 @@ fn a_public_server_that_nobody_could_use_does_not_start() {
         error.contains("facescan keys create") && error.contains("access.mode"),
         "{error}"
     );
+}
 
-    let created = run(&["keys", "create", "--name", "first", "--scopes", "infer"]);
-    let key = String::from_utf8(created.stdout).unwrap();
-    let id = &key[4..20];
-    let listed = String::from_utf8(run(&["keys", "list"]).stdout).unwrap();
-    assert!(listed.contains(id) && listed.contains("first"), "{listed}");
-    assert!(run(&["keys", "revoke", id]).status.success());
-    // A revoked key opens nothing, so the server still refuses to start.
-    assert_eq!(run(&["serve"]).status.code(), Some(2));
+#[test]
+fn a_rotated_key_has_the_scopes_of_the_other_one() {
+    let data = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = facescan(args)
+            .env("FACESCAN__DATA_DIR", data.path())
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (_, key) = run(&[
+        "keys",
+        "create",
+        "--name",
+        "crawler",
+        "--scopes",
+        "infer,batch",
+    ]);
+    let first = &key[4..20];
+    let (_, key) = run(&["keys", "rotate", first]);
+    let second = key[4..20].to_owned();
+    let (_, key) = run(&["keys", "rotate", &second, "--revoke"]);
+    let third = &key[4..20];
+    let (_, list) = run(&["keys", "list"]);
+    for id in [first, &second, third] {
+        let line = list.lines().find(|line| line.contains(id)).unwrap();
+        assert!(
+            line.contains("crawler") && line.contains("infer,batch"),
+            "{line}"
+        );
+    }
+    let (has_rotated, _) = run(&["keys", "rotate", &second]);
+    assert!(!has_rotated, "it is revoked");
 }
 
 #[tokio::test]
