@@ -4,10 +4,11 @@
 use std::{
     collections::HashMap,
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use anyhow::Context as _;
 use facescan_clock::Clock;
 use facescan_config::Config;
 use facescan_imaging::warp::ALIGNED_SIDE;
@@ -20,8 +21,9 @@ use facescan_inference::{
     engine::{BatchSizes, DeviceParts, Engine, EngineParts, Grouping, Sessions},
     graphs::{ImageGraph, quality, session::GraphModel},
     placement::{DevicePlacement, Precision, Provider},
+    prepare::prepare,
     proof::DetectorInput,
-    registry::{ModelSpec, Registry, RoleInput},
+    registry::{ModelSpec, PrepareSpec, Registry, RoleInput},
 };
 use facescan_pipeline::{encoder_process::EncoderProcesses, models::loaded::LoadedModel};
 use facescan_telemetry::metrics::Metrics;
@@ -104,6 +106,19 @@ impl Loader<'_> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Prepares a model whose file is missing while the shipped one is there, as after the installation of a package.
+    fn prepare_missing(&self, spec: &ModelSpec, dir: &Path) -> anyhow::Result<()> {
+        let shipped = self.config.runtime.shipped();
+        let can_be_made = |recipe: &PrepareSpec| shipped.join(&recipe.file).is_file();
+        if spec.path(dir).exists() || !spec.prepare.as_ref().is_some_and(can_be_made) {
+            return Ok(());
+        }
+        let prepared = prepare(spec, &shipped, dir);
+        let prepared = prepared.with_context(|| format!("cannot prepare `{}`", spec.id))?;
+        tracing::info!(model = spec.id, path = %prepared.path.display(), "model prepared");
+        Ok(())
+    }
+
     /// Checks a model's file and graph against the registry and starts the engine of its operation.
     pub fn load(
         &self,
@@ -111,6 +126,7 @@ impl Loader<'_> {
         task: DeviceTask,
     ) -> anyhow::Result<(LoadedModel, Assignment)> {
         let dir = &self.config.models_dir();
+        self.prepare_missing(spec, dir)?;
         spec.verify_file(dir)?;
         let side = self.config.detection.det_size.side() as usize;
         let subject = Subject {

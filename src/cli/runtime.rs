@@ -120,9 +120,8 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Store> {
 /// Returns an error if the library is missing or has the wrong version.
 pub fn backend(config: &Config) -> anyhow::Result<Arc<dyn Backend>> {
     let runtime = &config.runtime;
-    let plugins = runtime.plugins();
-    let onnx = OrtBackend::load(&runtime.onnxruntime(), &plugins)?;
-    let openvino = OpenvinoBackend::new(&plugins);
+    let onnx = OrtBackend::load(&runtime.onnxruntime(), &runtime.plugins())?;
+    let openvino = OpenvinoBackend::new(&runtime.openvino());
     Ok(Arc::new(CombinedBackend::new(
         Box::new(onnx),
         Box::new(openvino),

@@ -4,6 +4,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -15,20 +16,20 @@ const OF_BUILD: Option<&str> = option_env!("FACESCAN_RUNTIME");
 
 impl Runtime {
     /// Returns the folder that relative paths of libraries and models start from: `runtime.dir`, or the first of these that
-    /// exists: `runtime` beside the program, the folder of the checkout that the program was built in, and the user's folder
-    /// for data. Without any, it is the last one.
+    /// exists: `runtime` beside the program, the folder of the package that installed the program, the folder of the checkout
+    /// that the program was built in, and the user's folder for data. Without any, it is the last one.
     pub fn folder(&self) -> PathBuf {
-        let user = user_data(env::var_os("XDG_DATA_HOME"), env::var_os("HOME"));
         let build = OF_BUILD.filter(|folder| !folder.is_empty());
         let known = [
             beside_program("runtime"),
+            of_package(),
             build.map(PathBuf::from),
-            user.clone(),
+            of_user(),
         ];
         self.dir
             .clone()
             .or_else(|| known.into_iter().flatten().find(|folder| folder.is_dir()))
-            .or(user)
+            .or_else(of_user)
             // Neither a home nor another folder: a path that does not exist, so that errors name it.
             .unwrap_or_else(|| PathBuf::from("/usr/local/share/facescan"))
     }
@@ -62,9 +63,24 @@ impl Runtime {
         })
     }
 
-    /// Returns the folder of OpenVINO and of the providers that are separate libraries.
+    /// Returns the folder of the providers that are separate libraries.
     pub fn plugins(&self) -> PathBuf {
         self.folder().join(&self.plugins_dir)
+    }
+
+    /// Returns the folder of OpenVINO: `openvino` in [`plugins`](Self::plugins), or that of the Python package beside which the
+    /// program was installed.
+    pub fn openvino(&self) -> PathBuf {
+        let own = self.plugins().join("openvino");
+        let packaged = || {
+            python_packages()?
+                .map(|folder| folder.join("openvino/libs"))
+                .find(|folder| folder.is_dir())
+        };
+        match own.is_dir() {
+            true => own,
+            false => packaged().unwrap_or(own),
+        }
     }
 
     /// Returns the folder of the model files as they were fetched.
@@ -83,9 +99,16 @@ impl Runtime {
 }
 
 impl Config {
-    /// Returns the folder of the models that are loaded.
+    /// Returns the folder of the models that are loaded. A package has the models as they were fetched, and its folder is
+    /// often not the user's, so the prepared ones are in the user's folder for data unless the package has them.
     pub fn models_dir(&self) -> PathBuf {
-        self.runtime.folder().join(&self.models.dir)
+        let folder = self.runtime.folder();
+        let beside = folder.join(&self.models.dir);
+        let is_package = of_package().is_some_and(|package| package == folder);
+        match of_user().filter(|_| is_package && !beside.is_dir()) {
+            Some(user) => user.join(&self.models.dir),
+            None => beside,
+        }
     }
 }
 
@@ -94,7 +117,48 @@ fn is_name(path: &Path) -> bool {
 }
 
 fn beside_program(name: &str) -> Option<PathBuf> {
-    Some(env::current_exe().ok()?.parent()?.join(name))
+    Some(program_folder()?.join(name))
+}
+
+/// Returns the folder of the program itself, and not of a link to it.
+fn program_folder() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?;
+    let program = program.canonicalize().unwrap_or(program);
+    Some(program.parent()?.to_owned())
+}
+
+/// Returns the folder of the files that a package installs with the program: `lib/facescan` beside `bin`.
+fn of_package() -> Option<PathBuf> {
+    Some(prefix(&program_folder()?)?.join("lib/facescan"))
+}
+
+/// Returns the folder that has the `bin` of the program. A program elsewhere was not installed, and the folder above it can
+/// be everybody's.
+fn prefix(program_folder: &Path) -> Option<&Path> {
+    program_folder
+        .parent()
+        .filter(|_| program_folder.ends_with("bin"))
+}
+
+/// Returns the folders of Python packages beside the program, which pip installed with it.
+fn python_packages() -> Option<impl Iterator<Item = PathBuf>> {
+    let program = program_folder()?;
+    let versions = fs::read_dir(prefix(&program)?.join("lib")).ok()?;
+    let versions = versions
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with("python3")
+        });
+    Some(
+        versions
+            .flat_map(|version| ["site-packages", "dist-packages"].map(|name| version.join(name))),
+    )
+}
+
+/// Returns the user's folder for data of this program.
+fn of_user() -> Option<PathBuf> {
+    user_data(env::var_os("XDG_DATA_HOME"), env::var_os("HOME"))
 }
 
 /// Returns the user's folder for data, by the XDG Base Directory Specification, which ignores relative paths.
@@ -122,6 +186,12 @@ mod tests {
         assert_eq!(folder(None, Some("/home/ann")), own);
         assert_eq!(folder(Some("data"), Some("/home/ann")), own);
         assert_eq!(folder(Some("."), Some("")), None);
+    }
+
+    #[test]
+    fn a_package_is_beside_a_program_in_a_folder_of_programs() {
+        assert_eq!(prefix(Path::new("/usr/bin")), Some(Path::new("/usr")));
+        assert_eq!(prefix(Path::new("/tmp/target/release")), None);
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn backend() -> Arc<dyn Backend> {
     let backend = BACKEND.get_or_init(|| {
         let plugins = runtime_dir().join("plugins");
         let onnx = OrtBackend::load(&runtime_library(), &plugins).unwrap();
-        let openvino = OpenvinoBackend::new(&plugins);
+        let openvino = OpenvinoBackend::new(&plugins.join("openvino"));
         Arc::new(CombinedBackend::new(Box::new(onnx), Box::new(openvino)))
     });
     Arc::clone(backend) as Arc<dyn Backend>

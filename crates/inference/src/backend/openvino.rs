@@ -34,10 +34,10 @@ pub struct OpenvinoBackend {
 }
 
 impl OpenvinoBackend {
-    /// Uses the library in the folder `openvino` of `plugins`.
-    pub fn new(plugins: &Path) -> Self {
+    /// Uses the library in `folder`.
+    pub fn new(folder: &Path) -> Self {
         Self {
-            folder: plugins.join("openvino"),
+            folder: folder.to_owned(),
             core: OnceLock::new(),
         }
     }

@@ -76,7 +76,7 @@ pub struct Runtime {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn openvino() -> &'static dyn Backend {
     static BACKEND: OnceLock<OpenvinoBackend> = OnceLock::new();
-    BACKEND.get_or_init(|| OpenvinoBackend::new(&fetched("plugins")))
+    BACKEND.get_or_init(|| OpenvinoBackend::new(&fetched("plugins/openvino")))
 }
 
 /// All of them: ONNX Runtime, OpenVINO where it exists, and libtorch if it is linked. The expected results hold on all.
