@@ -2,12 +2,14 @@
 
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
-use facescan_config::{Config, Sources};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
+use facescan_config::{Config, Provenance, Sources};
 use facescan_pipeline::{encoder_process, operation::ScanKind};
 use facescan_telemetry::redaction::{self, redact};
 
@@ -21,6 +23,7 @@ mod calibrate;
 mod client;
 mod cluster;
 pub mod config;
+mod demo;
 mod devices;
 mod embed;
 mod encode_image;
@@ -42,6 +45,7 @@ mod search;
 pub mod serve;
 mod submit;
 mod verify;
+mod version;
 pub mod worker;
 
 const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image, a check, a shutdown that \
@@ -49,8 +53,11 @@ const EXIT_CODES: &str = "Exit codes: 0 success · 1 something failed (an image,
 
 /// Finds, embeds, grades and enhances faces with an HTTP server and a command-line tool.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(disable_version_flag = true, arg_required_else_help = true, after_help = EXIT_CODES, max_term_width = 110)]
 pub struct Cli {
+    /// Print the version, the commit, the runtime and the models.
+    #[arg(long, short = 'V')]
+    version: bool,
     /// A settings file. It overrides the built-in defaults; variables override it. The default is the file in
     /// FACESCAN_CONFIG.
     #[arg(long, short, global = true, value_name = "FILE")]
@@ -60,13 +67,71 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     env_file: Option<PathBuf>,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+}
+
+/// The commands under their headings, in the order of the help.
+const HEADINGS: [(&str, &[&str]); 3] = [
+    (
+        "Files here",
+        &[
+            "demo",
+            "scan",
+            "embed",
+            "verify",
+            "cluster",
+            "process",
+            "anonymize",
+            "preprocess",
+            "precision",
+            "calibrate",
+            "models",
+            "devices",
+            "bench",
+            "completions",
+            "man",
+        ],
+    ),
+    (
+        "A server",
+        &[
+            "serve",
+            "worker",
+            "submit",
+            "batches",
+            "enroll",
+            "search",
+            "healthcheck",
+            "config",
+            "openapi",
+        ],
+    ),
+    ("Its database", &["keys", "index", "audit", "migrate"]),
+];
+
+/// Returns the parser of the command line, whose help has the commands under [`HEADINGS`].
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let mut commands = String::new();
+    for (heading, names) in HEADINGS {
+        commands += &format!("\n{heading}:\n");
+        for name in names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            commands += &format!("  {name:<12} {about}\n");
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nOptions:\n{{options}}{{after-help}}"
+    ))
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the HTTP API until a signal arrives; a second signal stops it at once.
-    Serve,
+    Serve(serve::ServeArgs),
     /// Process the items of batches until a signal arrives; a second signal stops it at once.
     ///
     /// Several workers and servers can share one Postgres database and one store of images.
@@ -80,6 +145,8 @@ enum Command {
     /// List, read, cancel, retry and delete the batches of a server.
     #[command(subcommand)]
     Batches(batches::BatchesCommand),
+    /// Find the face in a picture that comes with the program.
+    Demo(demo::DemoArgs),
     /// Find the faces in images and print one JSON line per image, or a table on a terminal.
     ///
     /// The command searches folders for files that end in .jpg, .jpeg, .jpe, .jfif, .png, .webp, .gif, .bmp, .tif or
@@ -176,9 +243,26 @@ enum Command {
         /// Print JSON instead of YAML.
         #[arg(long)]
         json: bool,
+        /// Print every setting with its default and what it is for, as a configuration file to change.
+        #[arg(long, conflicts_with = "json")]
+        template: bool,
     },
     /// Print the OpenAPI document.
     Openapi,
+    /// Print the completions of a shell.
+    #[command(
+        after_help = "Examples:\n  facescan completions bash > ~/.local/share/bash-completion/completions/facescan"
+    )]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write a manual page for each command.
+    Man {
+        /// The folder of the pages.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// Check whether the server at the configured address is ready; for containers.
     Healthcheck {
         /// Use this address instead of the configured one.
@@ -196,7 +280,7 @@ impl Command {
     /// Returns the `.env` of the working directory, if the command is one that is started in a folder of its own. Other
     /// commands run in folders of photographs, which can come from anybody.
     fn dotenv(&self) -> Option<PathBuf> {
-        let is_service = matches!(self, Self::Serve | Self::Worker(_));
+        let is_service = matches!(self, Self::Serve(_) | Self::Worker(_));
         let file = PathBuf::from(".env");
         (is_service && file.exists()).then_some(file)
     }
@@ -206,7 +290,7 @@ impl Command {
     fn logs_only_warnings(&self) -> bool {
         !matches!(
             self,
-            Self::Serve
+            Self::Serve(_)
                 | Self::Worker(_)
                 | Self::Models(_)
                 | Self::Keys(_)
@@ -216,31 +300,93 @@ impl Command {
                 | Self::Healthcheck { .. }
         )
     }
+
+    /// Runs a command that needs no settings of this machine, and continues with any other one.
+    fn run_without_settings(self) -> ControlFlow<anyhow::Result<ExitCode>, Self> {
+        ControlFlow::Break(match self {
+            Self::Openapi => print_openapi(),
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut command(), "facescan", &mut io::stdout());
+                Ok(ExitCode::SUCCESS)
+            }
+            Self::Man { dir } => write_manual(&dir),
+            Self::Config { template: true, .. } => print(facescan_config::DEFAULTS),
+            Self::Submit(args) => submit::run(&args),
+            Self::Batches(command) => batches::run(command),
+            Self::Enroll(args) => enroll::run(&args),
+            Self::Search(args) => search::run(&args),
+            Self::EncodeImage(args) => encode_image::run(&args),
+            command => return ControlFlow::Continue(command),
+        })
+    }
+
+    /// Runs a command with the settings.
+    fn run(self, config: Config, provenance: &Provenance) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Serve(_) => serve::run(config),
+            Self::Worker(args) => worker::run(config, &args),
+            Self::Demo(args) => demo::run(config, args),
+            Self::Scan(args) => scan::run(config, &args, ScanKind::Detect),
+            Self::Embed(args) => embed::run(config, &args),
+            Self::Verify(args) => verify::run(config, &args),
+            Self::Calibrate(args) => calibrate::run(config, &args),
+            Self::Cluster(args) => cluster::run(config, &args),
+            Self::Index(command) => index::run(&config, &command),
+            Self::Process(args) => process::run(config, args),
+            Self::Anonymize(args) => process::anonymize(config, args),
+            Self::Preprocess(args) => preprocess::run(config, &args),
+            Self::Precision(args) => precision::run(config, &args),
+            Self::Models(command) => models_command(&config, command),
+            Self::Devices(args) => devices::run(config, &args),
+            Self::Keys(command) => keys::run(&config, command),
+            Self::Audit(command) => audit::run(&config, command),
+            Self::Migrate => serve::migrate(&config),
+            Self::Config { json, .. } => config::run(&config, provenance, json),
+            Self::Healthcheck { url } => healthcheck::run(&config, url),
+            Self::Bench(command) => bench::run(&config, command),
+            Self::Openapi
+            | Self::Completions { .. }
+            | Self::Man { .. }
+            | Self::Submit(_)
+            | Self::Batches(_)
+            | Self::Enroll(_)
+            | Self::Search(_)
+            | Self::EncodeImage(_) => {
+                unreachable!("handled above, before the settings are read")
+            }
+        }
+    }
 }
 
 impl Cli {
+    /// Parses the arguments of the process. Prints the help, or what is wrong, and ends the process if they name no command.
+    pub fn from_process() -> Self {
+        let parsed = Self::from_arg_matches(&command().get_matches());
+        parsed.unwrap_or_else(|error| error.exit())
+    }
+
     /// Runs the command and returns its exit code. Errors go to standard error.
     pub fn run(self) -> ExitCode {
         exit_code(self.dispatch())
     }
 
     fn dispatch(self) -> anyhow::Result<ExitCode> {
-        // These commands need no settings.
-        let command = match self.command {
-            Command::Openapi => {
-                let document = http::openapi_document().to_pretty_json()?;
-                writeln!(io::stdout(), "{document}")?;
+        let Some(command) = self.command else {
+            if self.version {
+                version::print(&Sources::from_process(self.config, self.env_file)?)?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Command::Submit(args) => return submit::run(&args),
-            Command::Batches(command) => return batches::run(command),
-            Command::Enroll(args) => return enroll::run(&args),
-            Command::Search(args) => return search::run(&args),
-            Command::EncodeImage(args) => return encode_image::run(&args),
-            command => command,
+            anyhow::bail!("no command is named; `facescan --help` lists them");
+        };
+        let command = match command.run_without_settings() {
+            ControlFlow::Break(done) => return done,
+            ControlFlow::Continue(command) => command,
         };
         let dotenv = self.env_file.or_else(|| command.dotenv());
-        let sources = Sources::from_process(self.config, dotenv)?;
+        let mut sources = Sources::from_process(self.config, dotenv)?;
+        if let Command::Serve(args) = &command {
+            sources.options = args.settings();
+        }
         // Models are public, and are often prepared by another user than the server's.
         if !matches!(command, Command::Models(_)) {
             permissions::keep_new_files_private();
@@ -250,36 +396,7 @@ impl Cli {
         if command.logs_only_warnings() {
             runtime::start_quiet_logs(&config, &provenance)?;
         }
-        match command {
-            Command::Serve => serve::run(config),
-            Command::Worker(args) => worker::run(config, &args),
-            Command::Scan(args) => scan::run(config, &args, ScanKind::Detect),
-            Command::Embed(args) => embed::run(config, &args),
-            Command::Verify(args) => verify::run(config, &args),
-            Command::Calibrate(args) => calibrate::run(config, &args),
-            Command::Cluster(args) => cluster::run(config, &args),
-            Command::Index(command) => index::run(&config, &command),
-            Command::Process(args) => process::run(config, args),
-            Command::Anonymize(args) => process::anonymize(config, args),
-            Command::Preprocess(args) => preprocess::run(config, &args),
-            Command::Precision(args) => precision::run(config, &args),
-            Command::Models(command) => models_command(&config, command),
-            Command::Devices(args) => devices::run(config, &args),
-            Command::Keys(command) => keys::run(&config, command),
-            Command::Audit(command) => audit::run(&config, command),
-            Command::Migrate => serve::migrate(&config),
-            Command::Config { json } => config::run(&config, &provenance, json),
-            Command::Healthcheck { url } => healthcheck::run(&config, url),
-            Command::Bench(command) => bench::run(&config, command),
-            Command::Openapi
-            | Command::Submit(_)
-            | Command::Batches(_)
-            | Command::Enroll(_)
-            | Command::Search(_)
-            | Command::EncodeImage(_) => {
-                unreachable!("handled above, before the settings are read")
-            }
-        }
+        command.run(config, &provenance)
     }
 }
 
@@ -294,6 +411,22 @@ pub fn exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_openapi() -> anyhow::Result<ExitCode> {
+    let document = http::openapi_document().to_pretty_json()?;
+    print(&format!("{document}\n"))
+}
+
+fn write_manual(dir: &Path) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(dir)?;
+    clap_mangen::generate_to(command(), dir)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -322,10 +455,25 @@ fn models_command(config: &Config, command: models::ModelsCommand) -> anyhow::Re
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
     use facescan_pipeline::operation::{BatchOperation, Operation};
 
-    use super::Cli;
+    use super::*;
+
+    #[test]
+    fn every_command_is_under_one_heading() {
+        let command = Cli::command();
+        let commands = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        let mut expected: Vec<&str> = commands.map(clap::Command::get_name).collect();
+        let mut listed: Vec<&str> = HEADINGS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
+        expected.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(listed, expected);
+    }
 
     /// `facescan submit` has the operations of batches.
     #[test]

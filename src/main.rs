@@ -1,6 +1,5 @@
 //! The `facescan` binary.
 
-use clap::Parser;
 use facescan::{cli::Cli, exit, heap};
 use facescan_telemetry as telemetry;
 
@@ -12,5 +11,5 @@ fn main() {
     heap::return_large_blocks();
     heap::use_small_pages();
     telemetry::opt_out::of_the_runtime();
-    exit::without_handlers(Cli::parse().run())
+    exit::without_handlers(Cli::from_process().run())
 }

@@ -1,10 +1,15 @@
 //! A client of a running server, for the commands about batches and collections.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
+use facescan_config::{Config, Sources};
 use facescan_outbound::tls;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::RETRY_AFTER};
 use secrecy::{ExposeSecret, SecretString};
@@ -12,7 +17,7 @@ use serde_json::{Value, json};
 use url::Url;
 use uuid::Uuid;
 
-use super::files::Found;
+use super::{files::Found, healthcheck};
 
 /// The attempts of a request while the server is busy or cannot be reached.
 const ATTEMPTS: u32 = 6;
@@ -23,12 +28,30 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The server to talk to.
 #[derive(Clone, Debug, Args)]
 pub struct ServerArgs {
-    /// The address of the server.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    server: Url,
+    /// The address of the server [default: that of the settings].
+    #[arg(long, value_name = "URL", env = "FACESCAN_SERVER", value_parser = address)]
+    server: Option<Url>,
     /// The key of the API, if the server needs one.
     #[arg(long, value_name = "KEY", env = "FACESCAN_KEY", hide_env_values = true)]
     key: Option<SecretString>,
+}
+
+/// Parses the address of a server. Without a scheme it is that of HTTP.
+fn address(text: &str) -> Result<Url, String> {
+    let url = match text.contains("://") {
+        true => Url::parse(text),
+        false => Url::parse(&format!("http://{text}")),
+    };
+    url.map_err(|error| format!("{error}; write http://HOST:PORT"))
+}
+
+/// Returns the address of the server that the settings of this machine describe.
+fn configured_address() -> anyhow::Result<Url> {
+    let (config, _) = Config::load(&Sources::from_process(None, None)?)?;
+    let address = healthcheck::server_address(&config);
+    address
+        .parse()
+        .with_context(|| format!("the address {address} of the settings"))
 }
 
 /// Images, and the collection of a server that they are for.
@@ -53,7 +76,10 @@ impl CollectionArgs {
 /// Sends requests to a server.
 pub struct Client {
     http: reqwest::Client,
-    args: ServerArgs,
+    server: Url,
+    key: Option<SecretString>,
+    /// Whether the server has answered. Until then, an address where nothing listens is taken for a wrong one.
+    has_answered: AtomicBool,
 }
 
 impl Client {
@@ -63,18 +89,26 @@ impl Client {
             .tls_backend_preconfigured(tls::client_config()?)
             .build()
             .context("building the HTTP client")?;
-        let args = args.clone();
-        Ok(Self { http, args })
+        let server = match &args.server {
+            Some(server) => server.clone(),
+            None => configured_address()?,
+        };
+        Ok(Self {
+            http,
+            server,
+            key: args.key.clone(),
+            has_answered: AtomicBool::new(false),
+        })
     }
 
     /// Begins a request to a path with a query.
     pub fn request(&self, method: Method, path: &str) -> anyhow::Result<RequestBuilder> {
-        let base = self.args.server.as_str().trim_end_matches('/');
+        let base = self.server.as_str().trim_end_matches('/');
         let url: Url = format!("{base}{path}")
             .parse()
             .context("the path of a request")?;
         let request = self.http.request(method, url);
-        Ok(match &self.args.key {
+        Ok(match &self.key {
             None => request,
             Some(key) => request.bearer_auth(key.expose_secret()),
         })
@@ -90,7 +124,11 @@ impl Client {
     ) -> anyhow::Result<Response> {
         let mut wait = Duration::from_millis(500);
         for attempt in 1.. {
-            let failure = match request()?.send().await {
+            let sent = request()?.send().await;
+            if sent.is_ok() {
+                self.has_answered.store(true, Ordering::Relaxed);
+            }
+            let failure = match sent {
                 Ok(response) if response.status().is_success() => return Ok(response),
                 Ok(response) => {
                     let is_busy = [
@@ -109,8 +147,17 @@ impl Client {
                     }
                     problem
                 }
-                Err(error) => anyhow::Error::new(error)
-                    .context(format!("{} does not answer", self.args.server)),
+                Err(error) if error.is_connect() && !self.has_answered.load(Ordering::Relaxed) => {
+                    let cause = root_cause(&error);
+                    let server = &self.server;
+                    bail!(
+                        "cannot reach a server at {server} ({cause}); start one with `facescan serve`, or name another address \
+                         with --server or FACESCAN_SERVER"
+                    );
+                }
+                Err(error) => {
+                    anyhow::Error::new(error).context(format!("{} does not answer", self.server))
+                }
             };
             if attempt == ATTEMPTS {
                 return Err(failure);
@@ -146,6 +193,15 @@ impl Client {
             false => serde_json::from_str(&text).context("parsing the response"),
         }
     }
+}
+
+/// Returns what the operating system said.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 pub fn path_with(path: &str, query: &[(&str, String)]) -> String {

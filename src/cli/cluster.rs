@@ -27,6 +27,8 @@ use facescan_recognition::{
 };
 use serde::Serialize;
 
+mod contact_sheet;
+
 use super::{files, folder::FolderArgs, image_command, runtime::success_if};
 use crate::app::App;
 
@@ -38,6 +40,9 @@ pub struct ClusterArgs {
     /// Write the people to this file [default: the standard output].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write a page with the faces of each person to this file. It needs no other file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// The fewest faces of a person.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     min_faces: u32,
@@ -82,9 +87,13 @@ pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
         }
         let found = FoundFaces::find(app, args, request).await?;
         let people = found.group(app, args)?;
+        if let Some(page) = &args.html {
+            contact_sheet::write(app, &found, &people, (&paths[0], page)).await?;
+        }
         Ok((found, people))
     })?;
     found.write(&people, out)?;
+    eprintln!("{}", found.summary(&people));
     if args.evaluate {
         eprintln!("{}", found.agreement(&people));
     }
@@ -120,15 +129,15 @@ struct FoundFace {
 
 /// A line of the output: a person, or all faces of nobody.
 #[derive(Serialize)]
-struct PersonLine<'a> {
+struct PersonLine {
     /// The number of the person, from 1. Null for the faces of nobody.
     person: Option<u32>,
-    faces: Vec<FaceLine<'a>>,
+    faces: Vec<FaceLine>,
 }
 
 #[derive(Serialize)]
-struct FaceLine<'a> {
-    file: &'a Path,
+struct FaceLine {
+    file: String,
     bbox: [f32; 4],
 }
 
@@ -202,24 +211,47 @@ impl FoundFaces {
         Ok(assignments.into_iter().map(number).collect())
     }
 
-    /// Writes the people, those with most faces first, and then the faces of nobody.
-    fn write(&self, people: &[Option<u32>], mut out: impl Write) -> anyhow::Result<()> {
-        let mut members: BTreeMap<Option<u32>, Vec<FaceLine<'_>>> = BTreeMap::new();
-        for (face, person) in self.faces.iter().zip(people) {
-            members.entry(*person).or_default().push(FaceLine {
-                file: &face.path,
-                bbox: face.bbox,
-            });
+    /// Returns the indices of the faces of each person, those with most faces first, and then those of nobody.
+    fn by_person(&self, people: &[Option<u32>]) -> Vec<(Option<u32>, Vec<usize>)> {
+        let mut members: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+        for (face, person) in people.iter().enumerate() {
+            members.entry(*person).or_default().push(face);
         }
         let nobody = members.remove(&None);
-        let mut people: Vec<_> = members.into_values().collect();
+        let mut people: Vec<Vec<usize>> = members.into_values().collect();
         people.sort_by_key(|faces| std::cmp::Reverse(faces.len()));
         let numbered = (1..).map(Some).zip(people);
-        for (person, faces) in numbered.chain(nobody.map(|faces| (None, faces))) {
+        numbered.chain(nobody.map(|faces| (None, faces))).collect()
+    }
+
+    /// Writes a line for each person.
+    fn write(&self, people: &[Option<u32>], mut out: impl Write) -> anyhow::Result<()> {
+        for (person, faces) in self.by_person(people) {
+            let faces = faces.into_iter().map(|face| &self.faces[face]);
+            let faces = faces.map(|face| FaceLine {
+                file: files::name(&face.path),
+                bbox: face.bbox,
+            });
+            let faces = faces.collect();
             serde_json::to_writer(&mut out, &PersonLine { person, faces })?;
             writeln!(out)?;
         }
         Ok(out.flush()?)
+    }
+
+    /// Returns a sentence with the counts.
+    fn summary(&self, people: &[Option<u32>]) -> String {
+        let unassigned = people.iter().filter(|person| person.is_none()).count();
+        let mut found: Vec<u32> = people.iter().flatten().copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        format!(
+            "{} faces in {} images: {} people, {unassigned} faces of nobody; {} images failed",
+            self.faces.len(),
+            self.images,
+            found.len(),
+            self.failed
+        )
     }
 
     /// Returns a text that says how well the people agree with the folders of the images.
@@ -231,10 +263,6 @@ impl FoundFaces {
             (*folders.entry(folder).or_insert(next), *person)
         });
         let faces: Vec<(u32, Option<u32>)> = faces.collect();
-        let unassigned = people.iter().filter(|person| person.is_none()).count();
-        let mut found: Vec<u32> = people.iter().flatten().copied().collect();
-        found.sort_unstable();
-        found.dedup();
         let line = |name, agreement: facescan_clustering::metrics::Agreement| {
             format!(
                 "{name}: precision {:.4}, recall {:.4}, F {:.4}",
@@ -244,11 +272,8 @@ impl FoundFaces {
             )
         };
         format!(
-            "{} faces in {} images of {} folders, {} people, {unassigned} faces of nobody\n{}\n{}",
-            self.faces.len(),
-            self.images,
+            "{} folders\n{}\n{}",
             folders.len(),
-            found.len(),
             line("BCubed", bcubed(&faces)),
             line("pairs", pairwise(&faces)),
         )

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     client::{Client, CollectionArgs, Refusal, image_entry, json_object, path_with},
     files::{self, Found},
-    runtime::tokio_runtime,
+    runtime::{success_if, tokio_runtime},
 };
 
 /// The images, and whom they show.
@@ -40,19 +40,22 @@ pub fn run(args: &EnrollArgs) -> anyhow::Result<ExitCode> {
     files::check(&args.to.paths)?;
     tokio_runtime()?.block_on(async {
         let mut enrolling = Enrolling::begin(args).await?;
-        let mut code = ExitCode::SUCCESS;
+        let (mut enrolled, mut others) = (0_u64, 0_u64);
         for found in files::images(&args.to.paths) {
             let mut line = match enrolling.enroll(&found).await? {
                 Ok(line) => line,
                 Err(error) => json!({"error": error.to_string()}),
             };
-            if !is_enrolled(&line) {
-                code = ExitCode::FAILURE;
+            match is_enrolled(&line) {
+                true => enrolled += 1,
+                false => others += 1,
             }
-            line["path"] = found.path.display().to_string().into();
+            line["path"] = found.name().into();
             writeln!(io::stdout(), "{line}")?;
         }
-        Ok(code)
+        files::say_what_was_left_out(&args.to.paths);
+        eprintln!("{enrolled} images enrolled, {others} not");
+        Ok(success_if(others == 0))
     })
 }
 

@@ -42,15 +42,25 @@ pub fn run(config: &Config, url: Option<String>) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the address of the server. That of the metrics has neither TLS nor access control.
+/// Returns the address for probes. That of the metrics has neither TLS nor access control.
 fn own_address(config: &Config) -> String {
+    match config.metrics.address {
+        Some(address) => {
+            let host = address.ip().to_string();
+            format!("http://{}:{}", reachable(&host), address.port())
+        }
+        None => server_address(config),
+    }
+}
+
+/// Returns the address of the server that the settings describe.
+pub(super) fn server_address(config: &Config) -> String {
     let server = &config.server;
-    let (scheme, host, port) = match (config.metrics.address, &server.tls_certificate) {
-        (Some(address), _) => ("http", address.ip().to_string(), address.port()),
-        (None, None) => ("http", server.host.clone(), server.port),
-        (None, Some(_)) => ("https", server.host.clone(), server.port),
+    let scheme = match server.tls_certificate {
+        None => "http",
+        Some(_) => "https",
     };
-    format!("{scheme}://{}:{port}", reachable(&host))
+    format!("{scheme}://{}:{}", reachable(&server.host), server.port)
 }
 
 /// Returns the address to connect to. For a server that listens on every address it is the loopback address.

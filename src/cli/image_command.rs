@@ -76,6 +76,7 @@ pub(super) async fn for_each_image<T>(
         progress.inc(1);
     }
     progress.finish_and_clear();
+    files::say_what_was_left_out(paths);
     Ok(())
 }
 

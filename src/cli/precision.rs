@@ -95,7 +95,7 @@ struct Pair {
 async fn compare_all(app: &App, args: &PrecisionArgs) -> anyhow::Result<Vec<Pair>> {
     let mut pairs: Vec<Pair> = Vec::new();
     for found in files::images(&args.paths) {
-        let path = found.path.display().to_string();
+        let path = found.name();
         let image = match read(app, &found).await {
             Ok(image) => image,
             Err(error) => anyhow::bail!("{path}: {}", error.detail),

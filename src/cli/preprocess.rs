@@ -185,7 +185,7 @@ async fn write_all(
         for (found, row) in batch {
             let line = Line {
                 row: row.is_ok().then_some(rows),
-                path: found.path.display().to_string(),
+                path: found.name(),
                 error: row.as_ref().err(),
             };
             writeln!(index, "{}", serde_json::to_string(&line)?)?;

@@ -158,7 +158,7 @@ async fn process_all(app: &App, files: &Files, plan: &ProcessPlan) -> anyhow::Re
                 Outcome::Error { error }
             });
             let line = Line {
-                path: found.path.display().to_string(),
+                path: found.name(),
                 outcome,
             };
             let line = serde_json::to_string(&line).context("writing a result")?;

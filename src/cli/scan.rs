@@ -24,7 +24,7 @@ use facescan_pipeline::{
 use serde::Serialize;
 
 use super::{
-    files::Found,
+    files::{self, Found},
     image_command::{for_each_image, read, run_storing_if},
     runtime::success_if,
 };
@@ -107,6 +107,23 @@ struct Line<'a> {
 }
 
 impl ScanArgs {
+    /// Returns the arguments of a scan of one picture whose faces are printed as a table.
+    pub(super) fn demo(picture: PathBuf, draw: Option<PathBuf>) -> Self {
+        Self {
+            paths: vec![picture],
+            format: Format::Table,
+            draw,
+            quality: true,
+            detection: DetectionRequest::default(),
+            decode: None,
+            aligned: false,
+            embedding_format: None,
+            store: false,
+            timings: false,
+            jobs: 0,
+        }
+    }
+
     /// Refuses options that have no effect when vectors are written to a file.
     pub(super) fn check_prints_vectors(&self) -> anyhow::Result<()> {
         let printed = [
@@ -225,7 +242,7 @@ fn print(
         Some(table) => table.print(&mut out, path, outcome),
         None => {
             let line = Line {
-                path: path.display().to_string(),
+                path: files::name(path),
                 outcome,
             };
             writeln!(out, "{}", serde_json::to_string(&line)?)

@@ -54,9 +54,10 @@ pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
             if result["status"] != "ok" {
                 code = ExitCode::FAILURE;
             }
-            result["path"] = found.path.display().to_string().into();
+            result["path"] = found.name().into();
             print(&result)?;
         }
+        files::say_what_was_left_out(&args.of.paths);
         Ok(code)
     })
 }

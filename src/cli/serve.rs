@@ -8,8 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use facescan_config::{Config, Server};
+use clap::Args;
+use facescan_config::{Config, Server, SettingOption};
 use facescan_telemetry::causes::with_causes;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::net::TcpListener;
 
 use super::{
@@ -17,6 +19,7 @@ use super::{
     worker,
 };
 use crate::{
+    access::first_key::{self, FirstKey},
     app::{App, Parts, store_fault},
     descriptors,
     http::{
@@ -26,6 +29,43 @@ use crate::{
     lifecycle::{self, Ending, Lifecycle},
 };
 use facescan_store::StoreError;
+
+mod banner;
+
+/// The settings that most servers change.
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// The address to listen on: `server.host`.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The port to listen on: `server.port`.
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
+    /// The folder for files that the server writes: `data_dir`.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// The URL of the database: `database.url`. Other users of the machine see a password in it: DATABASE_URL hides it from them.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl ServeArgs {
+    /// Returns the settings that the options set.
+    pub fn settings(&self) -> Vec<SettingOption> {
+        [
+            ("server.host", "--host", &self.host),
+            ("server.port", "--port", &self.port),
+            ("data_dir", "--data-dir", &self.data_dir),
+            ("database.url", "--database", &self.database),
+        ]
+        .into_iter()
+        .filter_map(|(key, name, value)| {
+            let value = value.clone()?;
+            Some(SettingOption { key, name, value })
+        })
+        .collect()
+    }
+}
 
 /// The time limit for closing the connections of the database.
 const STORE_CLOSE: Duration = Duration::from_secs(2);
@@ -86,10 +126,17 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let bound = listener
         .local_addr()
         .context("reading the listener's address")?;
-    prepare_store(&app).await;
-    check_access(&app).await?;
+    check_database(&app).await?;
+    let first_key = match is_settled(&app).await {
+        true => check_access(&app).await?,
+        false => {
+            check_access_later(Arc::clone(&app));
+            None
+        }
+    };
     let metrics = worker::listen(&app, app.config.metrics.address).await?;
     announce(&app, &bound.to_string());
+    show(first_key);
 
     load_index(&app);
     let lifecycle = app.lifecycle.clone();
@@ -133,19 +180,60 @@ fn open_tls(server: &Server) -> anyhow::Result<Option<Tls>> {
     Ok(Some(Tls::open(files).context("setting up TLS")?))
 }
 
-/// Refuses to start a server that nobody could use.
-async fn check_access(app: &App) -> anyhow::Result<()> {
-    match app.access.is_usable().await {
-        Ok(true) => Ok(()),
-        Ok(false) => bail!(
-            "callers of {} need a key, and there is none; create one with `facescan keys create`, or set access.mode to \
-             `off` if something in front of the server decides who may use it",
-            app.config.server.host
-        ),
+/// Says in one line why the database cannot be used, if that is so. The server serves requests without storage meanwhile, unless
+/// the database does not exist: then a name is wrong.
+async fn check_database(app: &App) -> anyhow::Result<()> {
+    match app.store.try_connection().await {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_lasting() => Err(error.into()),
         Err(error) => {
-            tracing::warn!(error = %with_causes(&error), "the database is unavailable, so it is unknown whether there is a key");
+            tracing::warn!("{error}; until then, only requests with store=false are answered");
             Ok(())
         }
+    }
+}
+
+/// Gives a new server that needs keys its first one, and refuses to start one that nobody could use.
+///
+/// Returns the key if it was made here, to show it once.
+async fn check_access(app: &App) -> anyhow::Result<Option<SecretString>> {
+    match app.access.is_usable().await {
+        Ok(true) => return Ok(None),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(error = %with_causes(&error), "the database is unavailable, so it is unknown whether there is a key");
+            return Ok(None);
+        }
+    }
+    let clock = app.pipeline.clock.as_ref();
+    match first_key::store_first_key(&app.store, &app.config, clock).await? {
+        FirstKey::Made(key) => return Ok(Some(key)),
+        FirstKey::Stored => tracing::info!("the first key of the settings is stored"),
+        FirstKey::Known => {}
+    }
+    Ok(None)
+}
+
+/// Waits in the background until the database can be used, and then checks who can use the server.
+fn check_access_later(app: Arc<App>) {
+    tokio::spawn(async move {
+        settle(&app).await;
+        match check_access(&app).await {
+            Ok(first_key) => show(first_key),
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "nobody can use the server");
+            }
+        }
+    });
+}
+
+/// Shows a first key that was made here.
+fn show(first_key: Option<SecretString>) {
+    if let Some(key) = first_key {
+        say(&format!(
+            "the first key, which is not shown again: {}\n",
+            key.expose_secret()
+        ));
     }
 }
 
@@ -198,39 +286,31 @@ fn announce(app: &App, bound: &str) {
         embedder = %app.pipeline.models.embedder.spec().id,
         "listening"
     );
-    let image = std::path::Path::new(".runtime/pictures/t1.jpg");
-    let image = if image.exists() {
-        image.display().to_string()
-    } else {
-        "photo.jpg".to_owned()
-    };
-    let scheme = match app.config.server.tls_certificate {
-        None => "http",
-        Some(_) => "https",
-    };
-    // Standard error may contain JSON lines, so this goes to standard output. A closed pipe is not an error.
-    let lines = format!(
-        "facescan listens on {scheme}://{bound} (its pages: {scheme}://{bound}/docs/)\n\
-         try:  curl -s -F image=@{image} '{scheme}://{bound}/detect?timings=true'\n"
-    );
+    say(&banner::banner(app, bound));
+}
+
+/// Writes lines for a person. Standard error may contain JSON lines, so they go to standard output. A closed pipe is not an error.
+fn say(lines: &str) {
     io::stdout().write_all(lines.as_bytes()).ok();
 }
 
 /// Creates the tables. If the database cannot be used, a background task retries, because an operator can repair it or run
 /// another version of the program. Requests without storage work meanwhile.
 pub(super) async fn prepare_store(app: &Arc<App>) {
-    if is_settled(app).await {
-        return;
+    if !is_settled(app).await {
+        let app = Arc::clone(app);
+        tokio::spawn(async move { settle(&app).await });
     }
-    let app = Arc::clone(app);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(STORE_RETRY).await;
-            if is_settled(&app).await {
-                return;
-            }
+}
+
+/// Tries to create the tables until that succeeds.
+async fn settle(app: &App) {
+    loop {
+        tokio::time::sleep(STORE_RETRY).await;
+        if is_settled(app).await {
+            return;
         }
-    });
+    }
 }
 
 /// Makes one attempt. Returns whether it succeeded.

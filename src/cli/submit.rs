@@ -78,10 +78,15 @@ pub fn run(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
         Some(key) => key.clone(),
         None => Uuid::now_v7().to_string(),
     };
+    let sources = sources(&args.paths)?;
     tokio_runtime()?.block_on(async {
         let submitting = Submitting::begin(args, &key).await?;
+        eprintln!(
+            "batch {}; if this is interrupted, continue with --resume {key}",
+            submitting.id
+        );
         let sent = tokio::select! {
-            sent = submitting.send_all(args) => sent,
+            sent = submitting.send_all(sources) => sent,
             signal = tokio::signal::ctrl_c() => {
                 signal.context("listening for signals")?;
                 Err(anyhow::anyhow!("interrupted"))
@@ -93,12 +98,24 @@ pub fn run(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
                 submitting.id
             );
         }
-        sent?;
+        if sent? + submitting.known.len() == 0 && submitting.unreadable.get() == 0 {
+            let path = format!("/batches/{}", submitting.id);
+            submitting.client.json(Method::DELETE, &path).await?;
+            anyhow::bail!("the paths name no image, so the batch was deleted again");
+        }
+        files::say_what_was_left_out(&args.paths);
         let batch = submitting.finish(args.wait).await?;
         writeln!(io::stdout(), "{batch}")?;
-        let failed = ["error", "dead"].map(|state| batch["counts"][state].as_u64().unwrap_or(0));
-        let failed = failed.iter().sum::<u64>() + submitting.unreadable.get();
-        Ok(success_if(failed == 0))
+        let count = |state: &str| batch["counts"][state].as_u64().unwrap_or(0);
+        let unreadable = submitting.unreadable.get();
+        let failed = count("error") + count("dead");
+        eprintln!(
+            "{} images: {} ok, {failed} failed, {} waiting, {unreadable} not sent",
+            batch["accepted"],
+            count("ok"),
+            count("queued") + count("running")
+        );
+        Ok(success_if(failed + unreadable == 0))
     })
 }
 
@@ -148,15 +165,17 @@ impl Submitting {
     }
 
     /// Sends the items that the batch does not have.
-    async fn send_all(&self, args: &SubmitArgs) -> anyhow::Result<()> {
+    ///
+    /// Returns their number.
+    async fn send_all(&self, sources: Sources) -> anyhow::Result<usize> {
         let progress = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {pos} sent · {per_sec} · {msg}");
         progress.set_style(style.context("the style of the progress bar")?);
         let mut lines = Vec::new();
-        let mut count = 0;
-        for found in sources(&args.paths)? {
+        let (mut count, mut total) = (0, 0);
+        for found in sources {
             let found = found?;
-            if self.known.contains(&found.path.display().to_string()) {
+            if self.known.contains(&found.name()) {
                 progress.inc(1);
                 continue;
             }
@@ -165,6 +184,7 @@ impl Submitting {
                     serde_json::to_writer(&mut lines, &line)?;
                     lines.push(b'\n');
                     count += 1;
+                    total += 1;
                 }
                 Err(error) => {
                     self.unreadable.set(self.unreadable.get() + 1);
@@ -181,7 +201,7 @@ impl Submitting {
             progress.inc(count as u64);
         }
         progress.finish_and_clear();
-        Ok(())
+        Ok(total)
     }
 
     async fn send(&self, lines: Vec<u8>) -> anyhow::Result<()> {
@@ -247,7 +267,7 @@ async fn known_ids(client: &Client, id: Uuid) -> anyhow::Result<HashSet<String>>
 /// Returns the item of a file or URL.
 async fn line(found: &Found) -> anyhow::Result<Value> {
     let mut entry = image_entry(found).await?;
-    entry["id"] = found.path.display().to_string().into();
+    entry["id"] = found.name().into();
     Ok(entry)
 }
 

@@ -48,8 +48,10 @@ fn a_missing_runtime_or_model_stops_the_start_and_says_what_to_do() {
         "{text}"
     );
 
-    let output = facescan(["scan", "."])
+    let image = crate::support::app::runtime_dir().join("pictures/t1.jpg");
+    let output = facescan(["scan", &image.display().to_string()])
         .env("FACESCAN__MODELS__DIR", "/no/such/models")
+        .env("FACESCAN__RUNTIME__SHIPPED_DIR", "/no/such/files")
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -94,6 +96,139 @@ fn scanning_a_folder_draws_faces_and_a_failure_sets_the_exit_code() {
     let text = String::from_utf8(table.stdout).unwrap();
     assert_eq!(text.lines().count(), 8, "{text}");
     assert!(text.ends_with("1 images, 6 faces, 0 failed\n"), "{text}");
+}
+
+/// Returns the exit code and the texts of a command.
+fn run(args: &[&str], settings: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let output = facescan(args)
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), out, stderr(&output))
+}
+
+#[test]
+fn the_version_names_the_runtime_and_the_models() {
+    let (code, out, _) = run(&["--version"], &[]);
+    assert_eq!(code, Some(0));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(out.starts_with(&format!("facescan {version}")), "{out}");
+    assert!(out.contains("ONNX Runtime 1."), "{out}");
+    assert!(out.contains("yunet-2023mar, sface-2021dec in "), "{out}");
+    let (code, out, _) = run(
+        &["--version"],
+        &[("FACESCAN__RUNTIME__LIBRARY", "/no/such.so")],
+    );
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("cannot load the onnx runtime library: /no/such.so"),
+        "{out}"
+    );
+}
+
+#[test]
+fn the_template_has_every_setting_and_completions_every_command() {
+    let (_, template, _) = run(
+        &["config", "--template"],
+        &[("FACESCAN__SERVER__PORT", "none")],
+    );
+    assert_eq!(template, include_str!("../../configs/config.yaml"));
+    let (_, bash, _) = run(&["completions", "bash"], &[]);
+    assert!(
+        bash.contains("facescan__subcmd__anonymize") || bash.contains("facescan__anonymize"),
+        "{bash}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man");
+    let (code, _, _) = run(&["man", &pages.display().to_string()], &[]);
+    assert_eq!(code, Some(0));
+    let page = std::fs::read_to_string(pages.join("facescan-scan.1")).unwrap();
+    assert!(page.contains("Find the faces in images"), "{page}");
+}
+
+#[test]
+fn a_folder_without_images_is_an_error_with_what_was_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(".hidden.jpg"), "").unwrap();
+    let path = folder.path().display().to_string();
+    for command in ["scan", "embed", "cluster", "submit"] {
+        let (code, _, text) = run(&[command, &path], &[]);
+        assert_eq!(code, Some(2), "{command}");
+        assert!(
+            text.contains("there is no image in this folder"),
+            "{command}: {text}"
+        );
+        assert!(text.contains("left out: 1 hidden"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_at_once() {
+    for (args, settings) in [
+        (&["batches", "list", "--server", "127.0.0.1:1"][..], &[][..]),
+        (
+            &["batches", "list"],
+            &[("FACESCAN_SERVER", "http://127.0.0.1:1")],
+        ),
+        (&["batches", "list"], &[("FACESCAN__SERVER__PORT", "1")]),
+    ] {
+        let (code, _, text) = run(args, settings);
+        assert_eq!(code, Some(2));
+        let expected = "cannot reach a server at http://127.0.0.1:1/ (Connection refused";
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn people_are_shown_on_a_page_that_needs_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["obama.jpg", "obama2.jpg", "biden.jpg"] {
+        std::fs::write(folder.path().join(name), image_file(name)).unwrap();
+    }
+    let page = folder.path().join("people.html");
+    let path = folder.path().display().to_string();
+    let html = page.display().to_string();
+    let (code, out, text) = run(&["cluster", &path, "--html", &html], &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(out.lines().count(), 2, "one person, and one face of nobody");
+    assert!(
+        text.contains("3 faces in 3 images: 1 people, 1 faces of nobody; 0 images failed"),
+        "{text}"
+    );
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("<h2>Person 1, 2 faces</h2>"), "{html}");
+    assert_eq!(html.matches("src=\"data:image/jpeg;base64,/9j/").count(), 3);
+    assert!(html.contains("alt=\"biden.jpg\""), "{html}");
+    assert!(!html.contains("://"), "{html}");
+}
+
+#[test]
+fn the_demo_finds_the_face_of_its_picture() {
+    let runtime = crate::support::app::runtime_dir().display().to_string();
+    let (code, out, text) = run(&["demo"], &[("FACESCAN_RUNTIME", &runtime)]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(out.contains("1 images, 1 faces, 0 failed"), "{out}");
+}
+
+/// As after the installation of a package: the models are there as they were published.
+#[test]
+fn models_that_nobody_prepared_are_prepared_at_the_first_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = folder.path().join("models").display().to_string();
+    let shipped = crate::support::app::runtime_dir()
+        .join("shipped")
+        .display()
+        .to_string();
+    let image = folder.path().join("a.jpg");
+    std::fs::write(&image, image_file("t1.jpg")).unwrap();
+    let settings = [
+        ("FACESCAN__MODELS__DIR", models.as_str()),
+        ("FACESCAN__RUNTIME__SHIPPED_DIR", &shipped),
+    ];
+    let (code, _, text) = run(&["scan", &image.display().to_string()], &settings);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(folder.path().join("models/yunet-2023mar.onnx").is_file());
 }
 
 #[test]

@@ -279,9 +279,9 @@ fn all_invalid_settings_are_reported_together() {
       server.prot (in facescan.yaml) is not a setting; did you mean server.port?
       port (in facescan.yaml) is not a setting; did you mean server.port?
       limits (in facescan.yaml) is a section; put its settings under it
-      zebra (in facescan.yaml) is not a setting; configs/config.yaml lists all settings
+      zebra (in facescan.yaml) is not a setting; `facescan config --template` lists all settings
       FACESCAN__DETECTION__MIN_SCOR (in the environment) is not a setting; did you mean FACESCAN__DETECTION__MIN_SCORE?
-      FACESCAN__ZEBRA (in the environment) is not a setting; configs/config.yaml lists all settings
+      FACESCAN__ZEBRA (in the environment) is not a setting; `facescan config --template` lists all settings
       debug is "maybe" (from env:DEBUG); allowed: true or false
       server.host is null (from env:FACESCAN__SERVER__HOST); allowed: an IP address or a host name
       server.port is 99999 (from facescan.yaml); allowed: a whole number from 0 to 65535 (0 = any free port)

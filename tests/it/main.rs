@@ -22,6 +22,8 @@ mod erasures;
 mod errors;
 mod fallbacks;
 mod families;
+#[cfg(unix)]
+mod first_start;
 mod folders;
 mod formats;
 mod forms;

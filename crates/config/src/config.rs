@@ -16,6 +16,7 @@ use super::{
     detection::Detection,
     devices::Devices,
     log::Log,
+    masks::mask_url,
     openid::OpenId,
     options::{Embedding, Enhancement, Preprocess, Quality},
     recognition::{QdrantServer, Recognition},
@@ -117,6 +118,18 @@ impl Config {
         match &self.database.url {
             Some(url) => url.clone(),
             None => sqlite_url(&self.data_dir.join("facescan.sqlite")).into(),
+        }
+    }
+
+    /// Returns the file of SQLite, or the URL of Postgres without its password, for messages.
+    pub fn shown_database(&self) -> String {
+        let url = mask_url(self.database_url().expose_secret());
+        match url.strip_prefix("sqlite:") {
+            Some(file) => {
+                let file = file.strip_prefix("//").unwrap_or(file);
+                file.split('?').next().unwrap_or_default().to_owned()
+            }
+            None => url,
         }
     }
 

@@ -67,6 +67,6 @@ fn lines(problems: &[SettingError]) -> String {
 fn did_you_mean(suggestion: &Option<String>) -> String {
     match suggestion {
         Some(name) => format!("; did you mean {name}?"),
-        None => "; configs/config.yaml lists all settings".to_owned(),
+        None => "; `facescan config --template` lists all settings".to_owned(),
     }
 }

@@ -56,7 +56,7 @@ pub use self::{
     origin::*,
     recognition::*,
     retention::*,
-    schema::{CONFIG_FILE, PREFIX, short_names},
+    schema::{CONFIG_FILE, DEFAULTS, PREFIX, short_names},
     server::*,
     sources::*,
     storage::*,

@@ -14,7 +14,7 @@ use super::{
     masks::mask_url,
     origin::{Origin, Provenance},
     schema::{self, DEFAULTS, PREFIX, SETTINGS, Setting, pointer},
-    sources::{self, Sources},
+    sources::{self, SettingOption, Sources},
 };
 
 type Mapping = serde_json::Map<String, Value>;
@@ -36,6 +36,7 @@ impl Config {
         }
         loader.add_variables(&dotenv, ".env", Origin::Dotenv);
         loader.add_variables(&sources.environment, "the environment", Origin::Env);
+        loader.add_options(&sources.options);
         loader.finish()
     }
 }
@@ -113,7 +114,23 @@ impl Loader {
                     place: layer.to_owned(),
                     suggestion,
                 });
+            } else if let Some(meant) = schema::with_single_underscores(name)
+                && !schema::is_address_of_service(text)
+            {
+                self.problems.push(SettingError::Unknown {
+                    name: name.clone(),
+                    place: layer.to_owned(),
+                    suggestion: Some(meant.variable()),
+                });
             }
+        }
+    }
+
+    /// Adds the settings of the command line.
+    fn add_options(&mut self, options: &[SettingOption]) {
+        for option in options {
+            let value = self.parse_text(option.key, &option.value);
+            self.set(option.key, value, Origin::Option(option.name));
         }
     }
 

@@ -13,6 +13,8 @@ pub enum Origin {
     Dotenv(String),
     /// A variable of the environment, with its name.
     Env(String),
+    /// An option of the command line, with its name.
+    Option(&'static str),
     /// Another setting that sets this one by default.
     Implied(&'static str),
 }
@@ -24,6 +26,7 @@ impl fmt::Display for Origin {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Dotenv(name) => write!(f, ".env:{name}"),
             Self::Env(name) => write!(f, "env:{name}"),
+            Self::Option(name) => f.write_str(name),
             Self::Implied(key) => write!(f, "implied by {key}"),
         }
     }

@@ -11,14 +11,11 @@ use facescan_fields::nearest;
 /// The variable that names the configuration file if the command line names none.
 pub const CONFIG_FILE: &str = "FACESCAN_CONFIG";
 
-/// The prefix of the long name of every variable.
-///
-/// The loader refuses an unknown name with this prefix. It ignores names with one underscore, because Kubernetes sets
-/// variables such as `FACESCAN_PORT` for a service called `facescan`.
+/// The prefix of the long name of every variable. The loader refuses an unknown name with this prefix.
 pub const PREFIX: &str = "FACESCAN__";
 
-/// The built-in defaults.
-pub(super) const DEFAULTS: &str = include_str!("../../../configs/config.yaml");
+/// The built-in defaults, as a commented YAML file.
+pub const DEFAULTS: &str = include_str!("../../../configs/config.yaml");
 
 /// Every setting, in the order of `configs/config.yaml`.
 pub(super) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| read(DEFAULTS));
@@ -77,7 +74,24 @@ pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Returns whether the configuration reads a variable of this name or refuses it.
 pub(super) fn is_known_variable(name: &str) -> bool {
     let is_short = || SETTINGS.iter().any(|setting| setting.has_name(name));
-    name == CONFIG_FILE || name.starts_with(PREFIX) || is_short()
+    name == CONFIG_FILE
+        || name.starts_with(PREFIX)
+        || is_short()
+        || with_single_underscores(name).is_some()
+}
+
+/// Returns the setting whose long name is written with one underscore in the place of two, such as `FACESCAN_SERVER_PORT`.
+pub(super) fn with_single_underscores(name: &str) -> Option<&'static Setting> {
+    let is_meant = |setting: &&Setting| setting.variable().replace("__", "_") == name;
+    SETTINGS.iter().find(is_meant)
+}
+
+/// Returns whether Kubernetes sets a variable to this value for a service, such as `FACESCAN_SERVER_PORT` for a service called
+/// `facescan-server`.
+pub(super) fn is_address_of_service(value: &str) -> bool {
+    ["tcp://", "udp://", "sctp://"]
+        .iter()
+        .any(|scheme| value.starts_with(scheme))
 }
 
 /// Returns the setting that a variable sets.

@@ -21,6 +21,19 @@ pub struct Sources {
     pub dotenv: Option<PathBuf>,
     /// The environment. Variables that the configuration does not know are ignored.
     pub environment: BTreeMap<String, String>,
+    /// The settings of the command line. They win over all others.
+    pub options: Vec<SettingOption>,
+}
+
+/// A setting that an option of the command line sets.
+#[derive(Clone)]
+pub struct SettingOption {
+    /// The full key of the setting, such as `server.port`.
+    pub key: &'static str,
+    /// The option, such as `--port`.
+    pub name: &'static str,
+    /// The value, as a variable has it.
+    pub value: String,
 }
 
 impl Sources {
@@ -48,6 +61,7 @@ impl Sources {
             file,
             dotenv,
             environment,
+            options: Vec::new(),
         })
     }
 
@@ -87,6 +101,14 @@ impl fmt::Debug for Sources {
             .field("file", &self.file)
             .field("dotenv", &self.dotenv)
             .field("environment", &self.environment.keys())
+            .field(
+                "options",
+                &self
+                    .options
+                    .iter()
+                    .map(|option| option.name)
+                    .collect::<Vec<_>>(),
+            )
             .finish()
     }
 }

@@ -26,6 +26,7 @@ mod connection;
 mod dialect;
 mod erasures;
 mod error;
+mod first_connection;
 mod gathered;
 mod json_text;
 mod keys;
@@ -71,6 +72,7 @@ pub use erasures::{
     ErasedCounts, Erasure, ErasureTarget, ImageToErase, ItemErasure, ItemToErase, NewErasure,
 };
 pub use error::StoreError;
+pub use first_connection::ConnectionError;
 pub use json_text::{JsonText, has_nul};
 pub use keys::ApiKey;
 pub use libraries::{

@@ -8,6 +8,8 @@ use facescan_pipeline::{
 };
 use serde::Serialize;
 
+use crate::cli::files;
+
 /// A vector and its subject.
 #[derive(Debug, PartialEq)]
 pub struct Vector {
@@ -53,7 +55,7 @@ pub struct Record {
 impl Record {
     /// Creates the lines of one image, at least one.
     pub fn from_vectors(path: &Path, vectors: Result<Vec<Vector>, ErrorEntry>) -> Vec<Self> {
-        let path = path.display().to_string();
+        let path = files::name(path);
         let without = |error| Self {
             path: path.clone(),
             vector: None,

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use super::app::{models_dir, runtime_library};
@@ -28,6 +28,8 @@ pub struct Serving {
     pub process: Child,
     /// The address, such as `http://127.0.0.1:4711`.
     pub address: String,
+    /// The rest of its standard output.
+    pub output: BufReader<ChildStdout>,
 }
 
 impl Serving {
@@ -48,7 +50,17 @@ impl Serving {
         Self {
             process,
             address: address.to_owned(),
+            output,
         }
+    }
+
+    /// Returns the lines of the banner, up to the example of a request.
+    pub fn banner(&mut self) -> String {
+        let mut banner = String::new();
+        while !banner.contains("try:  ") {
+            assert_ne!(self.output.read_line(&mut banner).unwrap(), 0, "{banner}");
+        }
+        banner
     }
 
     /// Stops the server with SIGTERM, and waits until it has ended.

@@ -54,6 +54,7 @@ pub fn config(input: &[u8]) {
         file: Some(file.path().to_owned()),
         dotenv: Some(dotenv.path().to_owned()),
         environment: environment.clone(),
+        ..Sources::default()
     };
     let shown = match Config::load(&sources) {
         Err(error) => error.to_string(),

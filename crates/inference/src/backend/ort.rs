@@ -28,6 +28,9 @@ mod assignment;
 mod graph;
 mod providers;
 mod session;
+mod version;
+
+pub use version::version;
 
 /// The runtime, loaded once for the process.
 pub struct OrtBackend {
