@@ -12,7 +12,7 @@ WITH_TORCH = LIBTORCH=$(LIBTORCH) LD_LIBRARY_PATH=$(LIBTORCH)/lib DYLD_LIBRARY_P
 FEATURES = --features facescan/qdrant,facescan-bench/qdrant
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup models build release test test-torch test-triton lint lint-torch deny advisories sbom doc docs-check contract fuzz accuracy bench bench-search drill containers
+.PHONY: help run setup models build release test test-torch test-triton lint lint-torch deny advisories sbom wheel packages install doc docs-check contract fuzz accuracy bench bench-search drill containers
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,20 @@ advisories: ## check all crates for known vulnerabilities; clones the RustSec da
 sbom: ## write the software bill of materials to .runtime/sbom/facescan.cdx.json
 	scripts/setup --sbom
 	scripts/sbom $(SBOM)
+
+# For another machine, run: make wheel WHEEL='--machine aarch64'
+wheel: ## build the Python wheel in dist/; fetches maturin and Zig
+	packaging/wheel $(WHEEL)
+
+packages: wheel ## build the wheel, and npm and Debian packages with the same files, in dist/ (needs npm)
+	packaging/others $$(ls -t dist/*.whl | head -n 1)
+
+# For another place, run: make install PREFIX=$HOME/.local
+PREFIX ?= /usr/local
+install: release ## build with the profile release, and install the program with its libraries and models under PREFIX
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/facescan/pictures
+	install $(RELEASE) $(DESTDIR)$(PREFIX)/bin/facescan
+	cp -R .runtime/onnxruntime .runtime/models $(if $(wildcard .runtime/plugins),.runtime/plugins) $(DESTDIR)$(PREFIX)/lib/facescan/
 
 contract: ## compare a debug server with its OpenAPI document, and generate clients from it (needs npm)
 	scripts/setup

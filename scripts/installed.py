@@ -38,7 +38,7 @@ def use_packages(group: str) -> None:
     sys.path.insert(0, str(python_packages(group)))
 
 
-def cargo_program(crate: str) -> Path:
+def cargo_program(crate: str, *features: str) -> Path:
     """Builds a program from crates.io once, in the version of scripts/packages.py. Returns the folder with its binary."""
     version, digest = CARGO_TOOLS[crate]
     root = CACHE / "tools" / f"{crate}-{version}"
@@ -50,6 +50,7 @@ def cargo_program(crate: str) -> Path:
         # The build folder of the project is not used, because the build output of a program is of no use later.
         environment = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
         command = ["cargo", "install", "--quiet", "--locked", "--version", f"={version}", "--root", root, crate]
+        command += [f"--features={feature}" for feature in features]
         subprocess.run(command, cwd=CACHE, env=environment, check=True)
     return root / "bin"
 

