@@ -119,10 +119,7 @@ FILES: dict[str, Files] = {
         "insightface/data/images/t1.jpg": ("pictures/t1.jpg", "47f682e945b659f93a9e490b9c9c4a2a864abe64dace9e1a2893845ddfd69489")
     },
     "onnxruntime-licenses": {
-        "onnxruntime/LICENSE": (
-            "licenses/onnxruntime-LICENSE.txt",
-            "2f07c72751aed99790b8a4869cf2311df85a860b22ded05fa22803587a48922c",
-        ),
+        "onnxruntime/LICENSE": ("licenses/onnxruntime-LICENSE.txt", "2f07c72751aed99790b8a4869cf2311df85a860b22ded05fa22803587a48922c"),
         "onnxruntime/ThirdPartyNotices.txt": (
             "licenses/onnxruntime-ThirdPartyNotices.txt",
             "143764b952fdb1a7c69ce653bfba74a7744d6a8a573bfb73e235fba356c83de3",
