@@ -21,7 +21,7 @@ pub(super) struct Budget {
     permits: Arc<Semaphore>,
     capacity: usize,
     pub(super) shares: TenantShares,
-    line: Arc<Line>,
+    line: Arc<Line<Taken>>,
 }
 
 /// A part of a budget. Dropping it returns the part.
@@ -37,7 +37,9 @@ struct Returned(Budget);
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        self.0.line.serve(&self.0);
+        let budget = &self.0;
+        let try_take = |tenant: &Arc<str>, amount| budget.try_take(tenant, amount);
+        budget.line.serve(try_take);
     }
 }
 
@@ -63,12 +65,8 @@ impl Budget {
             permits: Arc::new(Semaphore::new(capacity + reserve(capacity))),
             capacity,
             shares: TenantShares::new(capacity, Arc::clone(clock)),
-            line: Arc::default(),
+            line: Arc::new(Line::new(capacity)),
         }
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// Takes `amount` permits. A request that is larger than the budget takes all of it, so it is admitted alone.
@@ -91,7 +89,9 @@ impl Budget {
             return self.try_take(tenant, amount);
         }
         let amount = self.bounded(amount) as usize;
-        match self.line.take_or_join(self, tenant, amount) {
+        match self.line.take_or_join(tenant, amount, |tenant, amount| {
+            self.try_take(tenant, amount)
+        }) {
             Turn::Now(taken) => Some(taken),
             Turn::Later(turn) => tokio::time::timeout(max_wait, turn).await.ok()?.ok(),
             Turn::Never => None,
@@ -100,7 +100,7 @@ impl Budget {
 
     /// Returns whether [`take_within`](Self::take_within) would refuse one permit at once.
     pub(super) fn is_full(&self, tenant: &Arc<str>, max_wait: Duration) -> bool {
-        let may_wait = !max_wait.is_zero() && self.line.has_place(self);
+        let may_wait = !max_wait.is_zero() && self.line.has_place();
         !may_wait && self.is_used_up(tenant)
     }
 

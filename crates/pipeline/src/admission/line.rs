@@ -7,40 +7,51 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::budget::{Budget, Taken};
-
 /// The permits that the requests in a line ask for are at most this many times the budget. A longer line would be served after
 /// its requests have given up.
 const LENGTH: usize = 8;
 
-/// Requests that wait for a part of a budget. Those of a tenant are served in their order.
-#[derive(Default)]
-pub(super) struct Line(Mutex<VecDeque<Waiting>>);
+/// Requests that wait for a part `T` of a budget. Those of a tenant are served in their order.
+pub(super) struct Line<T> {
+    limit: usize,
+    waiting: Mutex<VecDeque<Waiting<T>>>,
+}
 
-struct Waiting {
+struct Waiting<T> {
     tenant: Arc<str>,
     amount: usize,
-    taken: oneshot::Sender<Taken>,
+    taken: oneshot::Sender<T>,
 }
 
 /// When a request gets its part of a budget.
-pub(super) enum Turn {
-    Now(Taken),
-    Later(oneshot::Receiver<Taken>),
+pub(super) enum Turn<T> {
+    Now(T),
+    Later(oneshot::Receiver<T>),
     Never,
 }
 
-impl Line {
-    /// Takes `amount` permits of a budget, or joins its line.
-    pub(super) fn take_or_join(&self, budget: &Budget, tenant: &Arc<str>, amount: usize) -> Turn {
+impl<T> Line<T> {
+    /// Creates the line of a budget of `capacity` permits.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            limit: capacity.saturating_mul(LENGTH),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Takes `amount` permits with `try_take`, or joins the line.
+    pub(super) fn take_or_join(
+        &self,
+        tenant: &Arc<str>,
+        amount: usize,
+        try_take: impl Fn(&Arc<str>, usize) -> Option<T>,
+    ) -> Turn<T> {
         let mut line = self.waiting();
-        // Whoever gave up has no place.
-        line.retain(|other| !other.taken.is_closed());
         let is_first = !line.iter().any(|other| other.tenant == *tenant);
-        if is_first && let Some(taken) = budget.try_take(tenant, amount) {
+        if is_first && let Some(taken) = try_take(tenant, amount) {
             return Turn::Now(taken);
         }
-        if !has_place(&line, budget, amount) {
+        if !self.has_room(&line, amount) {
             return Turn::Never;
         }
         let (sender, receiver) = oneshot::channel();
@@ -53,14 +64,12 @@ impl Line {
     }
 
     /// Returns whether a request for one permit could join the line now.
-    pub(super) fn has_place(&self, budget: &Budget) -> bool {
-        let mut line = self.waiting();
-        line.retain(|other| !other.taken.is_closed());
-        has_place(&line, budget, 1)
+    pub(super) fn has_place(&self) -> bool {
+        self.has_room(&self.waiting(), 1)
     }
 
     /// Gives parts of the budget to those that wait for them, after something was returned to it.
-    pub(super) fn serve(&self, budget: &Budget) {
+    pub(super) fn serve(&self, try_take: impl Fn(&Arc<str>, usize) -> Option<T>) {
         let mut unwanted = Vec::new();
         {
             let mut line = self.waiting();
@@ -68,9 +77,7 @@ impl Line {
             for one in std::mem::take(&mut *line) {
                 if blocked.contains(&one.tenant) {
                     line.push_back(one);
-                } else if one.taken.is_closed() {
-                    continue;
-                } else if let Some(taken) = budget.try_take(&one.tenant, one.amount) {
+                } else if let Some(taken) = try_take(&one.tenant, one.amount) {
                     unwanted.extend(one.taken.send(taken).err());
                 } else {
                     blocked.insert(Arc::clone(&one.tenant));
@@ -82,13 +89,16 @@ impl Line {
         drop(unwanted);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        // The line is whole also after a panic elsewhere: nothing panics between two changes.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn has_room(&self, line: &VecDeque<Waiting<T>>, amount: usize) -> bool {
+        let waiting: usize = line.iter().map(|other| other.amount).sum();
+        waiting.saturating_add(amount) <= self.limit
     }
-}
 
-fn has_place(line: &VecDeque<Waiting>, budget: &Budget, amount: usize) -> bool {
-    let waiting: usize = line.iter().map(|other| other.amount).sum();
-    waiting.saturating_add(amount) <= budget.capacity().saturating_mul(LENGTH)
+    /// Returns the line, without those that gave up.
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T>>> {
+        // The line is whole also after a panic elsewhere: nothing panics between two changes.
+        let mut line = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        line.retain(|other| !other.taken.is_closed());
+        line
+    }
 }
