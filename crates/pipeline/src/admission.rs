@@ -367,6 +367,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_lets_those_behind_move_up() {
+        let admission = admission_that_waits(WAIT);
+        let tenant = tenant();
+        let wait = |images| admission.admit_or_refuse(&tenant, Priority::Interactive, images);
+        let _held = wait(3).await.unwrap();
+        let (mut large, mut small) = (Box::pin(wait(4)), Box::pin(wait(1)));
+        assert!(poll!(large.as_mut()).is_pending());
+        assert!(poll!(small.as_mut()).is_pending());
+        drop(large);
+        assert!(small.now_or_never().unwrap().is_ok(), "a place was free");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_line_of_one_tenant_lets_another_one_wait() {
+        let admission = admission_that_waits(WAIT);
+        let (flood, other): (Arc<str>, Arc<str>) = (tenant(), "other".into());
+        let wait = |tenant| admission.admit_or_refuse(tenant, Priority::Interactive, 4);
+        let _held = wait(&flood).await.unwrap();
+        let mut line: Vec<_> = [(); 8].map(|()| Box::pin(wait(&flood))).into();
+        for waiting in &mut line {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        assert!(wait(&flood).now_or_never().unwrap().is_err());
+        assert!(poll!(pin!(wait(&other))).is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_line_that_is_too_long_refuses_at_once_and_who_gave_up_leaves_it() {
         let admission = admission_that_waits(WAIT);
         let tenant = tenant();

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use facescan_clock::Clock;
 use facescan_telemetry::metrics::{Metrics, labels::Refusal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{Instant, timeout_at},
+};
 
 use super::{
     line::{Line, Turn},
@@ -14,6 +17,9 @@ use super::{
 
 /// The number of bytes that one permit stands for. One call can take at most 2³² permits.
 pub(super) const BYTES_A_PERMIT: usize = 1024;
+
+/// How often somebody who waits looks again whether something is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A number of permits that tenants share.
 #[derive(Clone)]
@@ -32,14 +38,36 @@ pub(super) struct Taken {
     _returned: Returned,
 }
 
+/// A place in the line of a budget. Whoever gives it up lets those behind it move up.
+struct Place {
+    turn: oneshot::Receiver<Taken>,
+    /// Dropped last.
+    _left: Returned,
+}
+
+impl Place {
+    async fn wait(mut self, budget: &Budget, max_wait: Duration) -> Option<Taken> {
+        let end = Instant::now() + max_wait;
+        loop {
+            let next = end.min(Instant::now() + LOOK_AGAIN);
+            match timeout_at(next, &mut self.turn).await {
+                Ok(taken) => return taken.ok(),
+                // The part of a tenant also grows when another one has been quiet for a while, which nothing else notices.
+                Err(_) => budget.serve_line(),
+            }
+            if next == end {
+                return self.turn.try_recv().ok();
+            }
+        }
+    }
+}
+
 /// Serves the line of a budget when a part was returned.
 struct Returned(Budget);
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        let budget = &self.0;
-        let try_take = |tenant: &Arc<str>, amount| budget.try_take(tenant, amount);
-        budget.line.serve(try_take);
+        self.0.serve_line();
     }
 }
 
@@ -93,14 +121,26 @@ impl Budget {
             self.try_take(tenant, amount)
         }) {
             Turn::Now(taken) => Some(taken),
-            Turn::Later(turn) => tokio::time::timeout(max_wait, turn).await.ok()?.ok(),
+            Turn::Later(turn) => {
+                let place = Place {
+                    turn,
+                    _left: Returned(self.clone()),
+                };
+                place.wait(self, max_wait).await
+            }
             Turn::Never => None,
         }
     }
 
+    /// Gives what is free to those that wait.
+    fn serve_line(&self) {
+        self.line
+            .serve(|tenant, amount| self.try_take(tenant, amount));
+    }
+
     /// Returns whether [`take_within`](Self::take_within) would refuse one permit at once.
     pub(super) fn is_full(&self, tenant: &Arc<str>, max_wait: Duration) -> bool {
-        let may_wait = !max_wait.is_zero() && self.line.has_place();
+        let may_wait = !max_wait.is_zero() && self.line.has_place(tenant);
         !may_wait && self.is_used_up(tenant)
     }
 

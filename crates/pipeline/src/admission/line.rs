@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// The permits that the requests in a line ask for are at most this many times the budget. A longer line would be served after
-/// its requests have given up.
+/// The permits that the requests in a line ask for are at most this many times the budget, shared equally by the tenants in it. A
+/// longer line would be served after its requests have given up. A tenant that has nothing in the line can always join it.
 const LENGTH: usize = 8;
 
 /// Requests that wait for a part `T` of a budget. Those of a tenant are served in their order.
@@ -51,7 +51,7 @@ impl<T> Line<T> {
         if is_first && let Some(taken) = try_take(tenant, amount) {
             return Turn::Now(taken);
         }
-        if !self.has_room(&line, amount) {
+        if !self.has_room(&line, tenant, amount) {
             return Turn::Never;
         }
         let (sender, receiver) = oneshot::channel();
@@ -63,9 +63,9 @@ impl<T> Line<T> {
         Turn::Later(receiver)
     }
 
-    /// Returns whether a request for one permit could join the line now.
-    pub(super) fn has_place(&self) -> bool {
-        self.has_room(&self.waiting(), 1)
+    /// Returns whether a request of a tenant for one permit could join the line now.
+    pub(super) fn has_place(&self, tenant: &Arc<str>) -> bool {
+        self.has_room(&self.waiting(), tenant, 1)
     }
 
     /// Gives parts of the budget to those that wait for them, after something was returned to it.
@@ -89,9 +89,11 @@ impl<T> Line<T> {
         drop(unwanted);
     }
 
-    fn has_room(&self, line: &VecDeque<Waiting<T>>, amount: usize) -> bool {
-        let waiting: usize = line.iter().map(|other| other.amount).sum();
-        waiting.saturating_add(amount) <= self.limit
+    fn has_room(&self, line: &VecDeque<Waiting<T>>, tenant: &Arc<str>, amount: usize) -> bool {
+        let tenants: HashSet<_> = line.iter().map(|one| &one.tenant).chain([tenant]).collect();
+        let own = line.iter().filter(|one| one.tenant == *tenant);
+        let own: usize = own.map(|one| one.amount).sum();
+        own == 0 || own.saturating_add(amount) <= self.limit / tenants.len()
     }
 
     /// Returns the line, without those that gave up.
