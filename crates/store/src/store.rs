@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use secrecy::ExposeSecret;
 
-use crate::call::{CallConnection, change, query};
+use crate::call::{CallConnection, query};
 use crate::error::StoreError;
 use crate::gathered::Turns;
 use crate::observer::Observer;
@@ -19,8 +19,6 @@ use crate::{postgres, schema, sqlite};
 
 crate::prepared::statements! {
     const PING = "SELECT 1 FROM images LIMIT 1", scans "the first row";
-
-    const WRITE = "UPDATE models SET first_seen = first_seen + :step", scans "the models are few";
 }
 
 /// What one database stores. A clone uses the same connections.
@@ -162,16 +160,12 @@ impl Store {
 
     /// Checks that the database can be written, if a call has found since the last check that it cannot.
     pub async fn check_writes(&self) -> Result<(), StoreError> {
-        if !self.inner.has_refused_writes.swap(false, Ordering::Relaxed) {
-            return Ok(());
+        let has_refused = &self.inner.has_refused_writes;
+        if has_refused.load(Ordering::Relaxed) {
+            self.try_write().await?;
+            has_refused.store(false, Ordering::Relaxed);
         }
-        change!(self, "check_writes", |connection| {
-            // SQLite writes nothing for a value that stays as it is.
-            for step in [1_i64, -1] {
-                connection.execute(WRITE, params!(step)).await?;
-            }
-            Ok(())
-        })
+        Ok(())
     }
 
     /// Returns a function that counts the connections. It does not keep the store alive.

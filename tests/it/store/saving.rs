@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use facescan_clock::SystemClock;
 use facescan_store::{
-    Enrolled, NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
+    Enrolled, Model, NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
 };
 use futures::future::join_all;
 use tokio::sync::Semaphore;
@@ -321,4 +321,26 @@ impl StoreMetrics for Calls {
     fn called(&self, call: &'static str, outcome: &'static str, _: Duration) {
         self.0.lock().unwrap().push((call, outcome));
     }
+}
+
+#[tokio::test]
+async fn a_write_that_is_tried_changes_nothing() {
+    let test = async |database: Database| {
+        let store = database.open().await;
+        let model = Model {
+            id: "m".to_owned(),
+            role: "detector".to_owned(),
+            family: "yunet".to_owned(),
+            sha256: [1; 32],
+            vector_space: None,
+            dim: None,
+        };
+        store.register_models(&[model], noon()).await.unwrap();
+        let before = database.dump().await;
+        store.try_write().await.unwrap();
+        store.check_writes().await.unwrap();
+        assert_eq!(database.dump().await, before);
+    };
+    on_sqlite(test).await;
+    on_postgres(test).await;
 }
