@@ -80,8 +80,13 @@ impl Authenticator {
     pub async fn is_usable(&self) -> Result<bool, StoreError> {
         match &self.keys {
             None => Ok(true),
-            Some(keys) if keys.openid.is_some() || !keys.configured.is_empty() => Ok(true),
-            Some(keys) => keys.store.has_valid_key(keys.clock.now()).await,
+            Some(keys) if keys.openid.is_some() => Ok(true),
+            Some(keys) => {
+                let now = keys.clock.now();
+                let mut configured = keys.configured.values();
+                let is_configured = configured.any(|key| !is_over(key.expires_at, now));
+                Ok(is_configured || keys.store.has_valid_key(now).await?)
+            }
         }
     }
 

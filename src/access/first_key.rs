@@ -24,7 +24,7 @@ pub enum FirstKey {
     Stored,
     /// A key was made and stored. Nothing shows it again.
     Made(SecretString),
-    /// Another server stored the key of the settings at the same time.
+    /// Another server stored the first key at the same time.
     Known,
 }
 
@@ -73,7 +73,9 @@ pub async fn store_first_key(
     }
     let configured = configured(config)?;
     let secret = match &configured {
-        Some(text) => NewSecret::parse(text.expose_secret()).ok_or(FirstKeyError::NotAKey)?,
+        Some(text) => {
+            NewSecret::parse(text.expose_secret().trim()).ok_or(FirstKeyError::NotAKey)?
+        }
         None => NewSecret::generate().map_err(KeyError::from)?,
     };
     let tenant = &config.store.tenant;
@@ -87,11 +89,11 @@ pub async fn store_first_key(
     let mut event = AuditEvent::change(keys::CREATE_KEY, &key.id);
     event.details = serde_json::json!({"scopes": key.scopes, "by": "the first start"});
     let entry = command_entry(config.audit.level, clock, tenant, event);
-    let is_new = store.add_key(&key, entry).await?;
+    let is_new = store.add_first_key(&key, entry).await?;
     Ok(match configured {
-        None => FirstKey::Made(text),
+        None if is_new => FirstKey::Made(text),
         Some(_) if is_new => FirstKey::Stored,
-        Some(_) => FirstKey::Known,
+        _ => FirstKey::Known,
     })
 }
 
@@ -105,7 +107,7 @@ fn configured(config: &Config) -> Result<Option<SecretString>, FirstKeyError> {
         return Ok(None);
     };
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text.trim().into())),
+        Ok(text) => Ok(Some(text.into())),
         Err(source) => Err(FirstKeyError::File { path, source }),
     }
 }

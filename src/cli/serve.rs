@@ -126,7 +126,9 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
     let bound = listener
         .local_addr()
         .context("reading the listener's address")?;
+    let metrics = worker::listen(&app, app.config.metrics.address).await?;
     check_database(&app).await?;
+    // Nothing may fail from here to the line that shows the key.
     let first_key = match is_settled(&app).await {
         true => check_access(&app).await?,
         false => {
@@ -134,7 +136,6 @@ async fn serve(config: Config, parts: Parts) -> anyhow::Result<ExitCode> {
             None
         }
     };
-    let metrics = worker::listen(&app, app.config.metrics.address).await?;
     announce(&app, &bound.to_string());
     show(first_key);
 

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use crate::audit::{NewAuditEntry, append};
 use crate::call::{change, query};
+use crate::connection::Connection;
 use crate::error::StoreError;
 use crate::parameters::params;
 use crate::record::{Columns, Field, record};
@@ -59,6 +60,8 @@ crate::prepared::statements! {
 
     const RECORD_USE = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
+    const LOCK = "LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE", only postgres;
+
     const ANY = "SELECT id FROM api_keys LIMIT 1", scans "one key is enough";
 
     const VALID = "SELECT id FROM api_keys WHERE revoked_at IS NULL \
@@ -80,20 +83,7 @@ impl Store {
         audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         change!(self, "add_key", |connection| {
-            let values = params!(
-                id = key.id,
-                tenant = key.tenant,
-                name = key.name,
-                scopes = JsonValue::from(key.scopes.clone()),
-                digest = key.digest,
-                created_at = micros(key.created_at),
-                expires_at = key.expires_at.map(micros)
-            );
-            let is_added = connection.execute(INSERT, values).await? == 1;
-            if is_added {
-                append(connection, audit.as_slice()).await?;
-            }
-            Ok(is_added)
+            insert(connection, key, audit.as_slice()).await
         })
     }
 
@@ -140,6 +130,24 @@ impl Store {
         })
     }
 
+    /// Adds a key, and its entry to the audit trail, if no tenant has any key. Returns false, and writes nothing, if there is one.
+    pub async fn add_first_key(
+        &self,
+        key: &ApiKey,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
+        change!(self, "add_first_key", |connection| {
+            // Another server can be at the same place.
+            if connection.has_several_writers() {
+                connection.execute(LOCK, params!()).await?;
+            }
+            if connection.exists(ANY, params!()).await? {
+                return Ok(false);
+            }
+            insert(connection, key, audit.as_slice()).await
+        })
+    }
+
     /// Returns whether any tenant has a key, valid or not.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
         query!(self, "has_keys", |connection| {
@@ -154,6 +162,27 @@ impl Store {
             Ok(connection.exists(VALID, now).await?)
         })
     }
+}
+
+async fn insert(
+    connection: &mut Connection<'_>,
+    key: &ApiKey,
+    audit: &[NewAuditEntry],
+) -> Result<bool, StoreError> {
+    let values = params!(
+        id = key.id,
+        tenant = key.tenant,
+        name = key.name,
+        scopes = JsonValue::from(key.scopes.clone()),
+        digest = key.digest,
+        created_at = micros(key.created_at),
+        expires_at = key.expires_at.map(micros)
+    );
+    let is_added = connection.execute(INSERT, values).await? == 1;
+    if is_added {
+        append(connection, audit).await?;
+    }
+    Ok(is_added)
 }
 
 #[cfg(test)]
