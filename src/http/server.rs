@@ -215,10 +215,9 @@ impl Connections {
             async move { response.await.map(reading::watch) }
         });
         let mut builder = self.builder.clone();
-        builder.http1().timer(HeadTimer {
-            arrived,
-            head_timeout: self.header_timeout,
-        });
+        builder
+            .http1()
+            .timer(HeadTimer::new(arrived, self.header_timeout));
         let builder = match version {
             Version::HTTP_2 => builder.http2_only(),
             _ => builder.http1_only(),

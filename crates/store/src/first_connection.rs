@@ -1,6 +1,7 @@
 //! The first connection to a database, and why there is none, in the words of whoever has to repair it.
 
 use std::io;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
@@ -9,6 +10,9 @@ use tokio::time::timeout;
 use crate::error::StoreError;
 use crate::pools::Pools;
 use crate::store::Store;
+
+/// How long the start waits for a server that does not answer.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why there is no connection to the database. No message has the user or the password.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +78,7 @@ impl Store {
         match self.pools() {
             Pools::Postgres { pool, .. } => {
                 let options = pool.connect_options();
-                let limit = self.call_timeout();
-                let connected = timeout(limit, PgConnection::connect_with(&options)).await;
+                let connected = timeout(PATIENCE, PgConnection::connect_with(&options)).await;
                 let connected = connected
                     .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
                 match connected {

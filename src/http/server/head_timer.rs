@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -22,9 +22,20 @@ pub(super) type Arrived = Arc<AtomicU64>;
 /// The timer of a connection. hyper asks it for the idle limit.
 #[derive(Clone)]
 pub(super) struct HeadTimer {
-    pub arrived: Arrived,
-    /// The time from the first bytes of a head to its end.
-    pub head_timeout: Duration,
+    arrived: Arrived,
+    /// The time from the first bytes of a head to its end, and that of a new connection for its first head.
+    head_timeout: Duration,
+    has_begun: Arc<AtomicBool>,
+}
+
+impl HeadTimer {
+    pub(super) fn new(arrived: Arrived, head_timeout: Duration) -> Self {
+        Self {
+            arrived,
+            head_timeout,
+            has_begun: Arc::default(),
+        }
+    }
 }
 
 impl Timer for HeadTimer {
@@ -32,7 +43,11 @@ impl Timer for HeadTimer {
         self.sleep_until(self.now() + duration)
     }
 
-    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+    fn sleep_until(&self, idle: Instant) -> Pin<Box<dyn Sleep>> {
+        let deadline = match self.has_begun.swap(true, Ordering::Relaxed) {
+            true => idle,
+            false => idle.min(self.now() + self.head_timeout),
+        };
         Box::pin(HeadSleep {
             arrived_before: self.arrived.load(Ordering::Relaxed),
             timer: self.clone(),
