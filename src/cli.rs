@@ -301,8 +301,11 @@ impl Command {
         )
     }
 
-    /// Runs a command that needs no settings of this machine, and continues with any other one.
-    fn run_without_settings(self) -> ControlFlow<anyhow::Result<ExitCode>, Self> {
+    /// Runs a command that needs at most the address of a server, and continues with any other one.
+    fn run_without_settings(
+        self,
+        sources: &Sources,
+    ) -> ControlFlow<anyhow::Result<ExitCode>, Self> {
         ControlFlow::Break(match self {
             Self::Openapi => print_openapi(),
             Self::Completions { shell } => {
@@ -311,10 +314,10 @@ impl Command {
             }
             Self::Man { dir } => write_manual(&dir),
             Self::Config { template: true, .. } => print(facescan_config::DEFAULTS),
-            Self::Submit(args) => submit::run(&args),
-            Self::Batches(command) => batches::run(command),
-            Self::Enroll(args) => enroll::run(&args),
-            Self::Search(args) => search::run(&args),
+            Self::Submit(args) => submit::run(&args, sources),
+            Self::Batches(command) => batches::run(command, sources),
+            Self::Enroll(args) => enroll::run(&args, sources),
+            Self::Search(args) => search::run(&args, sources),
             Self::EncodeImage(args) => encode_image::run(&args),
             command => return ControlFlow::Continue(command),
         })
@@ -378,12 +381,12 @@ impl Cli {
             }
             anyhow::bail!("no command is named; `facescan --help` lists them");
         };
-        let command = match command.run_without_settings() {
+        let dotenv = self.env_file.or_else(|| command.dotenv());
+        let mut sources = Sources::from_process(self.config, dotenv)?;
+        let command = match command.run_without_settings(&sources) {
             ControlFlow::Break(done) => return done,
             ControlFlow::Continue(command) => command,
         };
-        let dotenv = self.env_file.or_else(|| command.dotenv());
-        let mut sources = Sources::from_process(self.config, dotenv)?;
         if let Command::Serve(args) = &command {
             sources.options = args.settings();
         }

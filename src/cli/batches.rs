@@ -7,6 +7,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets::NOTHING};
+use facescan_config::Sources;
 use futures::TryStreamExt;
 use reqwest::Method;
 use serde_json::Value;
@@ -66,7 +67,7 @@ pub struct OneBatch {
     id: Uuid,
 }
 
-pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
+pub fn run(command: BatchesCommand, sources: &Sources) -> anyhow::Result<ExitCode> {
     tokio_runtime()?.block_on(async {
         match command {
             BatchesCommand::List {
@@ -78,13 +79,13 @@ pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
                 let mut query = vec![("limit", limit.to_string())];
                 query.extend(state.map(|state| ("state", state)));
                 query.extend(name.map(|name| ("name", name)));
-                list(&Client::new(&server)?, &query).await?;
+                list(&Client::new(&server, sources)?, &query).await?;
             }
-            BatchesCommand::Show(batch) => act(&batch, Method::GET, "").await?,
-            BatchesCommand::Close(batch) => act(&batch, Method::POST, "/close").await?,
-            BatchesCommand::Cancel(batch) => act(&batch, Method::POST, "/cancel").await?,
-            BatchesCommand::Retry(batch) => act(&batch, Method::POST, "/retry").await?,
-            BatchesCommand::Delete(batch) => act(&batch, Method::DELETE, "").await?,
+            BatchesCommand::Show(batch) => act(&batch, sources, Method::GET, "").await?,
+            BatchesCommand::Close(batch) => act(&batch, sources, Method::POST, "/close").await?,
+            BatchesCommand::Cancel(batch) => act(&batch, sources, Method::POST, "/cancel").await?,
+            BatchesCommand::Retry(batch) => act(&batch, sources, Method::POST, "/retry").await?,
+            BatchesCommand::Delete(batch) => act(&batch, sources, Method::DELETE, "").await?,
             BatchesCommand::Items {
                 batch,
                 state,
@@ -93,7 +94,7 @@ pub fn run(command: BatchesCommand) -> anyhow::Result<ExitCode> {
                 let mut query = Vec::new();
                 query.extend(state.map(|state| ("state", state)));
                 query.extend(embedding_format.map(|format| ("embedding_format", format)));
-                items(&batch, &query).await?;
+                items(&batch, sources, &query).await?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -142,8 +143,13 @@ async fn list(client: &Client, query: &[(&str, String)]) -> anyhow::Result<()> {
 }
 
 /// Sends a request about one batch and prints the response.
-async fn act(batch: &OneBatch, method: Method, action: &str) -> anyhow::Result<()> {
-    let client = Client::new(&batch.server)?;
+async fn act(
+    batch: &OneBatch,
+    sources: &Sources,
+    method: Method,
+    action: &str,
+) -> anyhow::Result<()> {
+    let client = Client::new(&batch.server, sources)?;
     let path = format!("/batches/{}{action}", batch.id);
     let response = client.json(method, &path).await?;
     if !response.is_null() {
@@ -153,8 +159,12 @@ async fn act(batch: &OneBatch, method: Method, action: &str) -> anyhow::Result<(
 }
 
 /// Prints all items as they arrive.
-async fn items(batch: &OneBatch, query: &[(&str, String)]) -> anyhow::Result<()> {
-    let client = Client::new(&batch.server)?;
+async fn items(
+    batch: &OneBatch,
+    sources: &Sources,
+    query: &[(&str, String)],
+) -> anyhow::Result<()> {
+    let client = Client::new(&batch.server, sources)?;
     let path = path_with(&format!("/batches/{}/items", batch.id), query);
     let mut lines = client.lines(&path).await?.bytes_stream();
     let mut out = io::stdout();

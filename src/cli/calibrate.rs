@@ -81,9 +81,9 @@ async fn calibrate(
     let plan = request.resolve(&app.config, &models.detector.spec.thresholds)?;
     let mut faces = Faces::default();
     // In the order of the names.
-    let scans = args.folder.scan_each(app, &plan, |_, path, scan| {
-        let scan = scan.with_context(|| path.display().to_string())?;
-        faces.add(app, &plan, path, scan)
+    let scans = args.folder.scan_each(app, &plan, |_, found, scan| {
+        let scan = scan.with_context(|| found.name())?;
+        faces.add(app, &plan, &found.relative, scan)
     });
     scans.await?;
     let people: Vec<_> = faces.people.into_values().collect();

@@ -46,8 +46,8 @@ fn address(text: &str) -> Result<Url, String> {
 }
 
 /// Returns the address of the server that the settings of this machine describe.
-fn configured_address() -> anyhow::Result<Url> {
-    let (config, _) = Config::load(&Sources::from_process(None, None)?)?;
+fn configured_address(sources: &Sources) -> anyhow::Result<Url> {
+    let (config, _) = Config::load(sources)?;
     let address = healthcheck::server_address(&config);
     address
         .parse()
@@ -83,15 +83,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. It connects to nothing yet.
-    pub fn new(args: &ServerArgs) -> anyhow::Result<Self> {
+    /// Creates a client of the server that the arguments name, or else the settings. It connects to nothing yet.
+    pub fn new(args: &ServerArgs, sources: &Sources) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::client_config()?)
             .build()
             .context("building the HTTP client")?;
         let server = match &args.server {
             Some(server) => server.clone(),
-            None => configured_address()?,
+            None => configured_address(sources)?,
         };
         Ok(Self {
             http,

@@ -29,7 +29,12 @@ use serde::Serialize;
 
 mod contact_sheet;
 
-use super::{files, folder::FolderArgs, image_command, runtime::success_if};
+use super::{
+    files::{self, Found},
+    folder::FolderArgs,
+    image_command,
+    runtime::success_if,
+};
 use crate::app::App;
 
 /// The images, and how their faces are grouped.
@@ -77,6 +82,11 @@ pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
         }
         None => Box::new(std::io::stdout()),
     };
+    let page = args.html.as_deref().map(|path| {
+        let file = File::create(path);
+        file.with_context(|| format!("writing {}", path.display()))
+    });
+    let page = page.transpose()?;
     let (found, people) = image_command::run(config, paths, async |app| {
         let calibration = app
             .calibrations
@@ -87,12 +97,12 @@ pub fn run(config: Config, args: &ClusterArgs) -> anyhow::Result<ExitCode> {
         }
         let found = FoundFaces::find(app, args, request).await?;
         let people = found.group(app, args)?;
-        if let Some(page) = &args.html {
-            contact_sheet::write(app, &found, &people, (&paths[0], page)).await?;
+        found.write(&people, out)?;
+        if let Some(page) = page {
+            contact_sheet::write(app, &found, &people, BufWriter::new(page)).await?;
         }
         Ok((found, people))
     })?;
-    found.write(&people, out)?;
     eprintln!("{}", found.summary(&people));
     if args.evaluate {
         eprintln!("{}", found.agreement(&people));
@@ -121,7 +131,10 @@ struct FoundFaces {
 }
 
 struct FoundFace {
+    /// The path in the folder.
     path: PathBuf,
+    /// The file, or the URL.
+    source: PathBuf,
     image: u32,
     bbox: [f32; 4],
     is_acceptable: bool,
@@ -147,12 +160,12 @@ impl FoundFaces {
         let thresholds = &app.pipeline.models.detector.spec.thresholds;
         let plan = &request.resolve(&app.config, thresholds)?;
         let mut faces = Self::default();
-        let scans = args.folder.scan_each(app, plan, |progress, path, scan| {
+        let scans = args.folder.scan_each(app, plan, |progress, found, scan| {
             match scan {
-                Ok(scan) => faces.add(path, scan, args.face),
+                Ok(scan) => faces.add(found, scan, args.face),
                 Err(error) => {
                     faces.failed += 1;
-                    progress.suspend(|| eprintln!("{}: {error:#}", path.display()));
+                    progress.suspend(|| eprintln!("{}: {error:#}", found.name()));
                 }
             }
             Ok(())
@@ -161,7 +174,7 @@ impl FoundFaces {
         Ok(faces)
     }
 
-    fn add(&mut self, path: &Path, scan: Scan, choice: Option<FaceChoice>) {
+    fn add(&mut self, found: &Found, scan: Scan, choice: Option<FaceChoice>) {
         let faces = match choice {
             Some(choice) => choice.choose(scan).into_iter().collect(),
             None => scan.faces,
@@ -172,7 +185,8 @@ impl FoundFaces {
             };
             let quality = face.results.quality.as_ref();
             self.faces.push(FoundFace {
-                path: path.to_owned(),
+                path: found.relative.clone(),
+                source: found.path.clone(),
                 image: self.images,
                 bbox: face.bbox.to_array(),
                 is_acceptable: quality.is_none_or(|quality| quality.acceptable),

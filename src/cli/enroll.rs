@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
+use facescan_config::Sources;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -36,10 +37,10 @@ pub struct EnrollArgs {
 }
 
 /// Enrolls the faces, and prints one JSON line for each image.
-pub fn run(args: &EnrollArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &EnrollArgs, sources: &Sources) -> anyhow::Result<ExitCode> {
     files::check(&args.to.paths)?;
     tokio_runtime()?.block_on(async {
-        let mut enrolling = Enrolling::begin(args).await?;
+        let mut enrolling = Enrolling::begin(args, sources).await?;
         let (mut enrolled, mut others) = (0_u64, 0_u64);
         for found in files::images(&args.to.paths) {
             let mut line = match enrolling.enroll(&found).await? {
@@ -77,8 +78,8 @@ struct Enrolling<'a> {
 }
 
 impl<'a> Enrolling<'a> {
-    async fn begin(args: &'a EnrollArgs) -> anyhow::Result<Self> {
-        let client = Client::new(&args.to.server)?;
+    async fn begin(args: &'a EnrollArgs, sources: &Sources) -> anyhow::Result<Self> {
+        let client = Client::new(&args.to.server, sources)?;
         let collection = client.json(Method::GET, &args.to.path()).await?;
         let is_library = collection["kind"] == "library";
         anyhow::ensure!(

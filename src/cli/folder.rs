@@ -1,9 +1,6 @@
 //! The images of a folder whose faces are embedded and not stored.
 
-use std::{
-    path::{Path, PathBuf},
-    slice,
-};
+use std::{path::PathBuf, slice};
 
 use clap::Args;
 use facescan_config::{DetSize, DetectionRequest};
@@ -54,7 +51,7 @@ impl FolderArgs {
         slice::from_ref(&self.dir)
     }
 
-    /// Scans every image, and calls `each` with its path in the folder and its scan, in the order of the names.
+    /// Scans every image, and calls `each` with the image and its scan, in the order of the names.
     ///
     /// # Errors
     /// Returns the first error of `each`.
@@ -62,7 +59,7 @@ impl FolderArgs {
         &self,
         app: &App,
         plan: &VerifyPlan,
-        mut each: impl FnMut(&ProgressBar, &Path, anyhow::Result<Scan>) -> anyhow::Result<()>,
+        mut each: impl FnMut(&ProgressBar, &Found, anyhow::Result<Scan>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let scan =
             async |context: &RequestContext, found: &Found| scan(app, context, plan, found).await;
@@ -71,7 +68,7 @@ impl FolderArgs {
             self.paths(),
             self.jobs,
             scan,
-            |progress, found, scan| each(progress, &found.relative, scan),
+            |progress, found, scan| each(progress, &found, scan),
         )
         .await
     }

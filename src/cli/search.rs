@@ -7,6 +7,7 @@ use std::{
 
 use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
+use facescan_config::Sources;
 use serde_json::{Value, json};
 
 use super::{
@@ -32,7 +33,7 @@ pub struct SearchArgs {
 }
 
 /// Searches for the face of each image. Prints a table on a terminal, and one JSON line for each image otherwise.
-pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &SearchArgs, sources: &Sources) -> anyhow::Result<ExitCode> {
     files::check(&args.of.paths)?;
     let mut options = args.options.clone();
     options["purpose"] = args.purpose.as_str().into();
@@ -40,7 +41,7 @@ pub fn run(args: &SearchArgs) -> anyhow::Result<ExitCode> {
         options["case"] = case.as_str().into();
     }
     tokio_runtime()?.block_on(async {
-        let client = Client::new(&args.of.server)?;
+        let client = Client::new(&args.of.server, sources)?;
         let path = format!("{}/searches", args.of.path());
         let mut code = ExitCode::SUCCESS;
         for found in files::images(&args.of.paths) {

@@ -73,14 +73,14 @@ fn operations() -> impl TypedValueParser<Value = BatchOperation> {
 }
 
 /// Sends the items and prints the batch.
-pub fn run(args: &SubmitArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &SubmitArgs, settings: &facescan_config::Sources) -> anyhow::Result<ExitCode> {
     let key = match &args.resume {
         Some(key) => key.clone(),
         None => Uuid::now_v7().to_string(),
     };
     let sources = sources(&args.paths)?;
     tokio_runtime()?.block_on(async {
-        let submitting = Submitting::begin(args, &key).await?;
+        let submitting = Submitting::begin(args, &key, settings).await?;
         eprintln!(
             "batch {}; if this is interrupted, continue with --resume {key}",
             submitting.id
@@ -131,8 +131,12 @@ struct Submitting {
 
 impl Submitting {
     /// Creates the batch, or finds that of an earlier run.
-    async fn begin(args: &SubmitArgs, key: &str) -> anyhow::Result<Self> {
-        let client = Client::new(&args.server)?;
+    async fn begin(
+        args: &SubmitArgs,
+        key: &str,
+        settings: &facescan_config::Sources,
+    ) -> anyhow::Result<Self> {
+        let client = Client::new(&args.server, settings)?;
         let mut body = json!({"operation": args.operation, "open": true});
         for (field, value) in [("name", &args.name), ("priority", &args.priority)] {
             if let Some(value) = value {

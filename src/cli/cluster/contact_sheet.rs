@@ -1,12 +1,7 @@
 //! A page with the faces of each person. It has everything in one file, so it can be sent and opened without a server.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Write, path::Path};
 
-use anyhow::Context;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use facescan_imaging::{
     decode::{DecodeOptions, decode},
@@ -14,10 +9,10 @@ use facescan_imaging::{
     resize::{Filter, resize},
 };
 use facescan_inference::pool::Stage;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use image::{RgbImage, imageops};
 
-use super::{FoundFace, FoundFaces};
+use super::FoundFaces;
 use crate::{app::App, cli::files};
 
 /// The side of a thumbnail in pixels.
@@ -31,63 +26,64 @@ const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\"
     <style>\nbody { font: 16px system-ui, sans-serif; margin: 2rem; }\n\
     section { display: flex; flex-wrap: wrap; gap: 4px; }\nimg { border-radius: 8px; }\n</style>\n";
 
-/// Writes the page: the people in the order of the output, then the faces of nobody.
+/// Writes the page: the people in the order of the output, then the faces of nobody. A face whose image cannot be read again has
+/// no thumbnail.
 pub(super) async fn write(
     app: &App,
     found: &FoundFaces,
     people: &[Option<u32>],
-    (folder, page): (&Path, &Path),
+    mut page: impl Write,
 ) -> anyhow::Result<()> {
-    let thumbnails = thumbnails(app, found, folder).await?;
-    let mut html = HEAD.to_owned();
+    let thumbnails = thumbnails(app, found).await;
+    page.write_all(HEAD.as_bytes())?;
     for (person, faces) in found.by_person(people) {
         let title = match person {
             Some(number) => format!("Person {number}"),
             None => "Nobody".to_owned(),
         };
-        writeln!(html, "<h2>{title}, {} faces</h2>\n<section>", faces.len())?;
+        writeln!(page, "<h2>{title}, {} faces</h2>\n<section>", faces.len())?;
         for face in faces {
             let name = escaped(&files::name(&found.faces[face].path));
             let data = &thumbnails[face];
             writeln!(
-                html,
+                page,
                 "<img src=\"data:image/jpeg;base64,{data}\" width=\"{SIDE}\" height=\"{SIDE}\" alt=\"{name}\" title=\"{name}\">"
             )?;
         }
-        html += "</section>\n";
+        writeln!(page, "</section>")?;
     }
-    fs::write(page, html).with_context(|| format!("writing {}", page.display()))
+    Ok(page.flush()?)
 }
 
 /// Returns a JPEG of each face, in base64. The images are decoded again, because keeping them would take the memory of all.
-async fn thumbnails(app: &App, found: &FoundFaces, folder: &Path) -> anyhow::Result<Vec<String>> {
-    let images: Vec<&[FoundFace]> = found
-        .faces
-        .chunk_by(|one, next| one.image == next.image)
-        .collect();
+async fn thumbnails(app: &App, found: &FoundFaces) -> Vec<String> {
+    let images = found.faces.chunk_by(|one, next| one.image == next.image);
     let parallel = app.pipeline.pool.threads() + 1;
     let crops: Vec<Vec<String>> = stream::iter(images)
         .map(|faces| {
-            let path = folder.join(&faces[0].path);
+            let path = faces[0].source.clone();
             let boxes: Vec<[f32; 4]> = faces.iter().map(|face| face.bbox).collect();
             let decoding = app.pipeline.decoding;
             async move {
-                let work = move || crops(path, &boxes, &decoding);
-                app.pipeline.pool.run(Stage::Finish, work).await?
+                let (file, count) = (path.clone(), boxes.len());
+                let work = move || crops(&file, &boxes, &decoding);
+                let done = app.pipeline.pool.run(Stage::Finish, work).await;
+                done.map_err(anyhow::Error::from)
+                    .flatten()
+                    .unwrap_or_else(|error| {
+                        eprintln!("{}: no thumbnails: {error:#}", files::name(&path));
+                        vec![String::new(); count]
+                    })
             }
         })
         .buffered(parallel)
-        .try_collect()
-        .await?;
-    Ok(crops.into_iter().flatten().collect())
+        .collect()
+        .await;
+    crops.into_iter().flatten().collect()
 }
 
-fn crops(
-    path: PathBuf,
-    boxes: &[[f32; 4]],
-    decoding: &DecodeOptions,
-) -> anyhow::Result<Vec<String>> {
-    let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+fn crops(path: &Path, boxes: &[[f32; 4]], decoding: &DecodeOptions) -> anyhow::Result<Vec<String>> {
+    let bytes = fs::read(path)?;
     let image = decode(&bytes, decoding)?.pixels;
     boxes
         .iter()
