@@ -89,10 +89,15 @@ packages: wheel ## build the wheel, and npm and Debian packages with the same fi
 
 # For another place, run: make install PREFIX=$HOME/.local
 PREFIX ?= /usr/local
-install: release ## build with the profile release, and install the program with its libraries and models under PREFIX
+install: ## build with the profile release, and install the program with its libraries, models and licenses under PREFIX
+	scripts/setup --wheel
+	FACESCAN_RUNTIME= cargo build --release --locked
+	FACESCAN_RUNTIME=$(CURDIR)/.runtime $(RELEASE) models prepare
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/facescan/pictures
 	install $(RELEASE) $(DESTDIR)$(PREFIX)/bin/facescan
-	cp -R .runtime/onnxruntime .runtime/models $(if $(wildcard .runtime/plugins),.runtime/plugins) $(DESTDIR)$(PREFIX)/lib/facescan/
+	cp -R .runtime/onnxruntime .runtime/models .runtime/licenses $(if $(wildcard .runtime/plugins),.runtime/plugins) $(DESTDIR)$(PREFIX)/lib/facescan/
+	cp LICENSE-MIT LICENSE-APACHE NOTICE $(DESTDIR)$(PREFIX)/lib/facescan/licenses/
+	cp .runtime/pictures/astronaut.png $(DESTDIR)$(PREFIX)/lib/facescan/pictures/
 
 contract: ## compare a debug server with its OpenAPI document, and generate clients from it (needs npm)
 	scripts/setup

@@ -132,26 +132,41 @@ fn of_package() -> Option<PathBuf> {
     Some(prefix(&program_folder()?)?.join("lib/facescan"))
 }
 
-/// Returns the folder that has the `bin` of the program. A program elsewhere was not installed, and the folder above it can
-/// be everybody's.
+/// Returns the folder that has the `bin` of the program. A program elsewhere was not installed, and neither was one below a folder
+/// that everybody can write.
 fn prefix(program_folder: &Path) -> Option<&Path> {
-    program_folder
-        .parent()
-        .filter(|_| program_folder.ends_with("bin"))
+    let prefix = program_folder.parent()?;
+    (program_folder.ends_with("bin") && !is_everybodys(prefix)).then_some(prefix)
+}
+
+#[cfg(unix)]
+fn is_everybodys(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    folder
+        .metadata()
+        .is_ok_and(|folder| folder.permissions().mode() & 0o002 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_everybodys(_: &Path) -> bool {
+    false
 }
 
 /// Returns the folders of Python packages beside the program, which pip installed with it.
 fn python_packages() -> Option<impl Iterator<Item = PathBuf>> {
     let program = program_folder()?;
     let versions = fs::read_dir(prefix(&program)?.join("lib")).ok()?;
-    let versions = versions
+    let mut versions: Vec<PathBuf> = versions
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().starts_with("python3")
-        });
+        })
+        .collect();
+    versions.sort();
     Some(
         versions
+            .into_iter()
             .flat_map(|version| ["site-packages", "dist-packages"].map(|name| version.join(name))),
     )
 }
@@ -192,6 +207,11 @@ mod tests {
     fn a_package_is_beside_a_program_in_a_folder_of_programs() {
         assert_eq!(prefix(Path::new("/usr/bin")), Some(Path::new("/usr")));
         assert_eq!(prefix(Path::new("/tmp/target/release")), None);
+        assert_eq!(
+            prefix(Path::new("/tmp/bin")),
+            None,
+            "anybody can write /tmp"
+        );
     }
 
     #[test]

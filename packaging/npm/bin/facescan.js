@@ -13,9 +13,11 @@ try {
   process.exit(2);
 }
 const child = spawn(program, process.argv.slice(2), { stdio: "inherit" });
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
-  process.on(signal, () => child.kill(signal));
+// A terminal sends these to both processes, and a second one would stop a server at once.
+for (const signal of ["SIGINT", "SIGHUP"]) {
+  process.on(signal, () => {});
 }
+process.on("SIGTERM", () => child.kill("SIGTERM"));
 child.on("error", (error) => {
   console.error(`cannot run ${program}: ${error.message}`);
   process.exit(2);
