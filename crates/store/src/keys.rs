@@ -60,7 +60,8 @@ crate::prepared::statements! {
 
     const RECORD_USE = "UPDATE api_keys SET last_used_at = :now WHERE id = :id";
 
-    const LOCK = "LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE", only postgres;
+    /// Held until the end of the transaction.
+    const LOCK = "SELECT pg_advisory_xact_lock(7180369124406)", only postgres;
 
     const ANY = "SELECT id FROM api_keys LIMIT 1", scans "one key is enough";
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use facescan_clock::SystemClock;
 use facescan_store::{
-    Enrolled, Model, NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics, StoreSettings,
+    ApiKey, Enrolled, Model, NewScan, Observer, SavedScan, Store, StoreError, StoreMetrics,
+    StoreSettings,
 };
 use futures::future::join_all;
 use tokio::sync::Semaphore;
@@ -64,6 +65,9 @@ async fn a_transaction_has_few_statements() {
         let store = Store::open(&settings, Observer::default()).await.unwrap();
         store.migrate().await.unwrap();
         let statements = Statements::default();
+        // While there is only one subscriber, tracing asks that of the thread which comes to an event first, and threads of other
+        // tests have none.
+        let _second = tracing::Dispatch::new(tracing_subscriber::registry());
         let subscriber = tracing_subscriber::registry().with(statements.clone());
         let _counted = tracing::subscriber::set_default(subscriber);
         count_those_of_requests(&store, &statements).await;
@@ -340,6 +344,33 @@ async fn a_write_that_is_tried_changes_nothing() {
         store.try_write().await.unwrap();
         store.check_writes().await.unwrap();
         assert_eq!(database.dump().await, before);
+    };
+    on_sqlite(test).await;
+    on_postgres(test).await;
+}
+
+#[tokio::test]
+async fn two_servers_that_start_at_once_make_one_first_key() {
+    let test = async |database: Database| {
+        let store = database.open().await;
+        let key = |digit: &str| ApiKey {
+            id: digit.repeat(16),
+            tenant: "default".to_owned(),
+            name: "first key".to_owned(),
+            scopes: vec!["admin".to_owned()],
+            digest: [1; 32],
+            created_at: noon(),
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        let (one, other) = (key("1"), key("2"));
+        let made = tokio::join!(
+            store.add_first_key(&one, None),
+            store.add_first_key(&other, None)
+        );
+        assert_ne!(made.0.unwrap(), made.1.unwrap());
+        assert_eq!(store.list_keys("default").await.unwrap().len(), 1);
     };
     on_sqlite(test).await;
     on_postgres(test).await;
