@@ -109,7 +109,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
     ("Its database", &["keys", "index", "audit", "migrate"]),
 ];
 
-/// Returns the parser of the command line, whose help has the commands under [`HEADINGS`].
+/// Returns the parser of the command line, whose help has the commands under headings.
 pub fn command() -> clap::Command {
     let command = Cli::command();
     let mut commands = String::new();
