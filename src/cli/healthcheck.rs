@@ -56,11 +56,8 @@ fn own_address(config: &Config) -> String {
 /// Returns the address of the server that the settings describe.
 pub(super) fn server_address(config: &Config) -> String {
     let server = &config.server;
-    let scheme = match server.tls_certificate {
-        None => "http",
-        Some(_) => "https",
-    };
-    format!("{scheme}://{}:{}", reachable(&server.host), server.port)
+    let (scheme, host) = (server.scheme(), reachable(&server.host));
+    format!("{scheme}://{host}:{}", server.port)
 }
 
 /// Returns the address to connect to. For a server that listens on every address it is the loopback address.

@@ -82,6 +82,10 @@ pub(super) fn is_known_variable(name: &str) -> bool {
 
 /// Returns the setting whose long name is written with one underscore in the place of two, such as `FACESCAN_SERVER_PORT`.
 pub(super) fn with_single_underscores(name: &str) -> Option<&'static Setting> {
+    // Most variables of a machine have nothing to do with this program.
+    if !name.starts_with("FACESCAN_") {
+        return None;
+    }
     let is_meant = |setting: &&Setting| setting.variable().replace("__", "_") == name;
     SETTINGS.iter().find(is_meant)
 }

@@ -49,6 +49,16 @@ pub struct Server {
     pub shutdown_timeout_ms: Milliseconds,
 }
 
+impl Server {
+    /// Returns the scheme of its URLs: `https` with a certificate, and `http` without one.
+    pub fn scheme(&self) -> &'static str {
+        match self.tls_certificate {
+            None => "http",
+            Some(_) => "https",
+        }
+    }
+}
+
 /// Section `metrics`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Metrics {

@@ -13,7 +13,7 @@ const EXAMPLE: &str = ".runtime/pictures/t1.jpg";
 /// Returns the lines for standard output.
 pub(super) fn banner(app: &App, bound: &str) -> String {
     let config = &app.config;
-    let url = format!("{}://{bound}", scheme(config));
+    let url = format!("{}://{bound}", config.server.scheme());
     let rows = [
         ("database", database(config)),
         ("results", results(config)),
@@ -33,18 +33,12 @@ pub(super) fn banner(app: &App, bound: &str) -> String {
     )
 }
 
-fn scheme(config: &Config) -> &'static str {
-    match config.server.tls_certificate {
-        None => "http",
-        Some(_) => "https",
-    }
-}
-
 fn database(config: &Config) -> String {
-    match config.uses_sqlite() {
-        true => format!("SQLite, {}", config.shown_database()),
-        false => format!("Postgres, {}", config.shown_database()),
-    }
+    let kind = match config.uses_sqlite() {
+        true => "SQLite",
+        false => "Postgres",
+    };
+    format!("{kind}, {}", config.shown_database())
 }
 
 fn results(config: &Config) -> String {
